@@ -18,7 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from moot.cli.extras import EXTRAS
+from moot.cli.process.extras import EXTRAS
 from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent

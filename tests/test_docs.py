@@ -20,7 +20,7 @@ from tools.make_docs import page as generated
 
 from moot.cli import main as moot_command
 from moot.cli.command_table import COMMANDS, make_parser
-from moot.cli.program import subcommands_of
+from moot.cli.process.program import subcommands_of
 from moot.config.loader import _AROUND_KEYS
 from moot.config.participant_reader import PARTICIPANT_KEYS
 from moot.config.space_reader import read_space

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from moot.cli import a2a
+from moot.cli.agents import a2a
 from moot.config.former_settings import ADAPTER, MOOT
 from tests.rows import for_each_row
 

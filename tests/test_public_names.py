@@ -73,7 +73,7 @@ def test_import_moot_space_loads_no_server() -> None:
 def test_programs_start_without_what_few_of_them_use() -> None:
     """Each of these takes longer to load than most commands take: whoever uses one loads it then."""
     modules = (
-        "cli.serve",
+        "cli.gateway.serve",
         "gateway.app",
         "up.mcp_endpoint",
         "bridges.server.bridge_runner",
@@ -83,7 +83,7 @@ def test_programs_start_without_what_few_of_them_use() -> None:
     loaded = modules_after("import " + ", ".join(f"moot.{name}" for name in (*modules, *servers)))
     assert "moot.gateway.sign_in.token_verifier" in loaded
     assert not loaded & {"mcp", "mcp_types", "pydantic", "jwt", "segno", "snowballstemmer", "httpx2", "numpy"}
-    assert "moot.gateway" not in modules_after("import moot.cli.serve")
+    assert "moot.gateway" not in modules_after("import moot.cli.gateway.serve")
 
 
 def test_a_first_use_loads_what_the_name_needs() -> None:

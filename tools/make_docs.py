@@ -20,7 +20,7 @@ from moot.cli import main as moot_command
 from moot.cli.adapter import main as adapter_command
 from moot.cli.command_table import COMMANDS, make_parser
 from moot.cli.devserver import main as devserver_command
-from moot.cli.program import subcommands_of
+from moot.cli.process.program import subcommands_of
 from moot.config.cluster_config import ClusterConfig
 from moot.config.gateway_config import (
     GatewayConfig,

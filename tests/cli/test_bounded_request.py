@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from moot.cli import main
-from moot.cli.bounded_request import MAX_BYTES
-from moot.cli.exit_codes import EXIT_OK
+from moot.cli.client.bounded_request import MAX_BYTES
+from moot.cli.process.exit_codes import EXIT_OK
 
 
 @contextmanager

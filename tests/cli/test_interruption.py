@@ -17,7 +17,7 @@ from textwrap import dedent
 
 import pytest
 
-from moot.cli.interruption import Interruption, run_errand
+from moot.cli.process.interruption import Interruption, run_errand
 from moot.resilience import task_set
 from tests.cli.terminals import terminal
 from tests.mcp.upstreams import wait_until_gone
@@ -205,7 +205,7 @@ def command_of(folder: Path, body: str) -> tuple[str, ...]:
     file = folder / "command.py"
     head = """
         import asyncio, os, sys, threading
-        from moot.cli.interruption import run_errand, run_service
+        from moot.cli.process.interruption import run_errand, run_service
     """
     file.write_text(dedent(head) + dedent(body))
     return (sys.executable, str(file))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from moot.cli import main
-from moot.cli.journal_send import EventSending
+from moot.cli.journal.journal_send import EventSending
 from moot.errors import UsageError
 from moot.operations.siem.targets import SecurityLine, target_of
 from moot.participant import connect

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from moot.cli import main
-from moot.cli.member_options import add_member_options, digest_of_member, member_file, member_settings_of
+from moot.cli.options.member_options import (
+    add_member_options,
+    digest_of_member,
+    member_file,
+    member_settings_of,
+)
 from moot.errors import UsageError
 from tests.rows import for_each_row
 

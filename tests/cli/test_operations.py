@@ -13,8 +13,8 @@ import pytest
 from moot.cli import main
 from moot.cli.client.operation_commands import GROUPS
 from moot.cli.command_table import COMMANDS, RENAMED, SHORT_HELP, make_parser
-from moot.cli.exit_codes import exit_code_of
-from moot.cli.program import subcommands_of
+from moot.cli.process.exit_codes import exit_code_of
+from moot.cli.process.program import subcommands_of
 from moot.errors import (
     CapabilityViolation,
     Expired,

@@ -275,7 +275,7 @@ def test_a_command_looks_for_no_garbage_while_it_loads_and_does_so_later() -> No
         "sys.meta_path.insert(0, Watch())\n"
         "sys.argv = ['moot', 'journal']\n"
         "code = main()\n"
-        "assert ('moot.cli.journal', False) in seen, seen\n"
+        "assert ('moot.cli.journal.journal_commands', False) in seen, seen\n"
         "sys.exit(code or (0 if gc.isenabled() and gc.get_freeze_count() else 'no longer'))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 
-from moot.cli.status_view import ChangeLines, LiveTable, duration, table
+from moot.cli.up.status_view import ChangeLines, LiveTable, duration, table
 from moot.up.part_status import PartStatus
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.cli.table_output import TableWriter
+from moot.cli.process.table_output import TableWriter
 from moot.operations.member_operations import _rights
 from moot.operations.text_table import TextTable, cut, display_width
 from moot.participant import JoinedSpace

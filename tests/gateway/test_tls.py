@@ -21,7 +21,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from moot.cli import main
-from moot.cli.tls_options import tls_files_of
+from moot.cli.options.tls_options import tls_files_of
 from moot.config import load
 from moot.errors import UsageError
 from moot.gateway.app import Gateway

@@ -60,8 +60,8 @@ async def test_the_command_signs_in_and_keeps_it(
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     shown: list[str] = []
-    monkeypatch.setattr("moot.cli.browser.has_display", lambda: True)
-    monkeypatch.setattr("moot.cli.browser.open_browser", shown.append)
+    monkeypatch.setattr("moot.cli.client.browser.has_display", lambda: True)
+    monkeypatch.setattr("moot.cli.client.browser.open_browser", shown.append)
     async with oauth_provider() as provider:
         oidc = {"issuer": provider.issuer, "audience": "moot", "people": [RULE | {"spaces": ["lab"]}]}
         oidc |= {"client_id": "cli", "scopes": ["openid", "offline_access"]}

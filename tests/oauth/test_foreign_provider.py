@@ -78,8 +78,8 @@ async def test_a_person_signs_a_bridge_in_at_a_provider_of_others(
         (tmp_path / "bob.token").write_text("t-bob")
         (tmp_path / "bob.token").chmod(0o600)
         links: list[str] = []
-        monkeypatch.setattr("moot.cli.browser.has_display", lambda: True)
-        monkeypatch.setattr("moot.cli.browser.open_browser", links.append)
+        monkeypatch.setattr("moot.cli.client.browser.has_display", lambda: True)
+        monkeypatch.setattr("moot.cli.client.browser.open_browser", links.append)
         words = ["sign-in", "host", "--server", "--gateway", space.gateway.url, "--space", "lab"]
         signing_in = asyncio.create_task(
             asyncio.to_thread(main, [*words, "--token-file", str(tmp_path / "bob.token")])

@@ -9,11 +9,11 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.cli import program
-from moot.cli.box_option import add_box_option, box_of
-from moot.cli.interruption import run_service
-from moot.cli.member_options import MEMBER_HELP, add_log_level, add_member_options, member_settings_of
-from moot.cli.own_children import own_children
+from moot.cli.options.box_option import add_box_option, box_of
+from moot.cli.options.member_options import MEMBER_HELP, add_log_level, add_member_options, member_settings_of
+from moot.cli.process import program
+from moot.cli.process.interruption import run_service
+from moot.cli.process.own_children import own_children
 from moot.errors import MootError, UsageError
 from moot.operations.terminal_escape import printable
 from moot.resilience.durations import parse_duration

@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
-from moot.cli.member_options import (
+from moot.cli.options.member_options import (
     MEMBER_HELP,
     add_log_level,
     add_member_options,
@@ -19,6 +18,7 @@ from moot.cli.member_options import (
     member_settings_of,
     state_folder,
 )
+from moot.cli.process import program
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def add_command(commands: Any, name: str) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from moot.cli.interruption import run_service
+    from moot.cli.process.interruption import run_service
 
     return run_service(_serve(options))
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from moot import __version__
-from moot.cli.program import Parser
+from moot.cli.process.program import Parser
 
 # What `moot` alone prints: it fits on a screen of 24 lines with 80 columns.
 SHORT_HELP: Final = """\
@@ -52,11 +52,11 @@ compatible before their v1.0, so pin a version. `moot --version` prints ours.
 
 # Command → its module below this package, in the order of the help.
 COMMANDS: Final = {
-    "init": "init",
-    "up": "up",
-    "serve": "serve",
-    "reload": "reload",
-    "demo": "demo",
+    "init": "up.init",
+    "up": "up.up",
+    "serve": "gateway.serve",
+    "reload": "gateway.reload",
+    "demo": "up.demo",
     "open": "client.open_console",
     "login": "client.login",
     "logout": "client.login",
@@ -78,14 +78,14 @@ COMMANDS: Final = {
     "assign": "client.operation_commands",
     "delegate": "client.operation_commands",
     "decisions": "client.decisions",
-    "receipt": "receipt",
+    "receipt": "journal.receipt",
     "passkeys": "client.passkeys",
     "plans": "client.operation_commands",
     "plan": "client.operation_commands",
-    "agent": "agent",
-    "acp": "acp",
-    "a2a": "a2a",
-    "hook": "hook",
+    "agent": "agents.agent",
+    "acp": "agents.acp",
+    "a2a": "agents.a2a",
+    "hook": "agents.hook",
     "chat": "chat",
     "bridge": "bridge",
     "mcp": "mcp",
@@ -93,11 +93,11 @@ COMMANDS: Final = {
     "proposal": "proposal",
     "rules": "rules",
     "origins": "origins",
-    "review": "review",
-    "journal": "journal",
+    "review": "agents.review",
+    "journal": "journal.journal_commands",
     "verify": "verify",
-    "cluster": "cluster",
-    "space": "space",
+    "cluster": "gateway.cluster",
+    "space": "gateway.space",
     "xp": "xp",
     "message": "client.operation_commands",
     "conformance": "conformance",
@@ -170,7 +170,7 @@ def _module(name: str) -> Any:
 
 def _reject_unknown(called: str, words: Sequence[str]) -> None:
     """End with a line that says how the command is spelled."""
-    from moot.cli.program import did_you_mean
+    from moot.cli.process.program import did_you_mean
 
     parser = make_parser([])
     typed = [word for word in words[words.index(called) :] if not word.startswith("-")]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moot.cli import program
+from moot.cli.process import program
 
 _EXAMPLES: Final = """\
   moot completion bash > ~/.local/share/bash-completion/completions/moot

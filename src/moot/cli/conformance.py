@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from moot.cli import program
-from moot.cli.program import RefuseToken
-from moot.cli.table_output import print_table
+from moot.cli.process import program
+from moot.cli.process.program import RefuseToken
+from moot.cli.process.table_output import print_table
 from moot.conformance.blocking_client import GatewayAddress, NoReply
 from moot.conformance.manifest import load_manifest
 from moot.conformance.pure_driver import PureDriver

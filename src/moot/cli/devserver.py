@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moot import __version__
-from moot.cli.extras import check_installed
-from moot.cli.member_options import add_log_level, state_folder
-from moot.cli.program import Parser, run_program
+from moot.cli.options.member_options import add_log_level, state_folder
+from moot.cli.process.extras import check_installed
+from moot.cli.process.program import Parser, run_program
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
@@ -126,8 +126,8 @@ def _check_and_run(parser: Parser, chosen: argparse.Namespace) -> int:
 
 def _run(chosen: argparse.Namespace) -> int:
     from moot import logs
-    from moot.cli.interruption import run_service
-    from moot.cli.own_children import own_children
+    from moot.cli.process.interruption import run_service
+    from moot.cli.process.own_children import own_children
     from moot.config.gateway_config import is_loopback
 
     if not is_loopback(chosen.host) and not chosen.i_know:

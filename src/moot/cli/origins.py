@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from moot.cli import program
+from moot.cli.options.time_argument import parse_end_time
+from moot.cli.process import program
+from moot.cli.process.table_output import print_table
 from moot.cli.rules.approver_client import approver_of, ask_approver
 from moot.cli.rules.client import add_action
-from moot.cli.table_output import print_table
-from moot.cli.time_argument import parse_end_time
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 from moot.operations.text_table import TextTable

@@ -9,9 +9,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-from moot.cli import program
-from moot.cli.exit_codes import EXIT_FAILED, EXIT_OK
-from moot.cli.table_output import print_table
+from moot.cli.process import program
+from moot.cli.process.exit_codes import EXIT_FAILED, EXIT_OK
+from moot.cli.process.table_output import print_table
 from moot.config import load
 from moot.operations.aisvs.deployment import Deployment
 from moot.operations.aisvs.rows import as_json, verify

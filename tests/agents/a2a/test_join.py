@@ -19,7 +19,7 @@ from jwt.algorithms import ECAlgorithm
 from moot.agents.a2a.a2a_member import A2aMember
 from moot.agents.a2a.agent_card import find_card
 from moot.agents.a2a.join_settings import JoinLimits, JoinSettings
-from moot.cli.exit_codes import EXIT_NOT_CONNECTED, exit_code_of
+from moot.cli.process.exit_codes import EXIT_NOT_CONNECTED, exit_code_of
 from moot.errors import Unreachable, UsageError
 from moot.participant import JoinedSpace, connect
 from tests.agents.a2a.foreign_agent import Exchange, ForeignAgent, foreign_agent

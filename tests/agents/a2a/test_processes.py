@@ -16,8 +16,9 @@ import pytest
 
 from moot.agents.a2a.join_settings import JoinLimits
 from moot.agents.a2a.serve_settings import ServeLimits
-from moot.cli import a2a, main
-from moot.cli.exit_codes import EXIT_USAGE
+from moot.cli import main
+from moot.cli.agents import a2a
+from moot.cli.process.exit_codes import EXIT_USAGE
 from moot.participant import connect
 from moot.protocol.envelope import Envelope
 from tests.agents.a2a.served_space import CALLER, CODER, LIST, write_config

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from moot.cli.agents.hook_client import command_key, is_own_peer, socket_path
+from moot.cli.agents.hook_service import HookService
 from moot.cli.command_table import parser_for
-from moot.cli.hook_client import command_key, is_own_peer, socket_path
-from moot.cli.hook_service import HookService
 from tests.agents.hook.hook_services import service_pid
 from tests.agents.hook.test_agent_hook import the_proposal, told
 from tests.bridges.served_space import PROPOSER, ServedSpace, served_space

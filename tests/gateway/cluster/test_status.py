@@ -15,7 +15,8 @@ import yaml
 from nats.js.api import StreamInfo
 
 from moot import __version__
-from moot.cli import admin_request, main
+from moot.cli import main
+from moot.cli.gateway import admin_request
 from moot.config import load
 from moot.errors import Refused
 from moot.gateway.cluster import cluster_status

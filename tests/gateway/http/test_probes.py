@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from moot.cli.exit_codes import EXIT_FAILED, exit_code_of
+from moot.cli.process.exit_codes import EXIT_FAILED, exit_code_of
 from moot.config import load
 from moot.errors import FolderInUse
 from moot.gateway.app import Gateway

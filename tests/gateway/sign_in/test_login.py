@@ -71,8 +71,8 @@ async def _sign_in_and_out(
             await until(lambda: has_keys(gateway))
             root = await gateway.join("root")
             shown: list[str] = []
-            monkeypatch.setattr("moot.cli.browser.has_display", lambda: True)
-            monkeypatch.setattr("moot.cli.browser.open_browser", shown.append)
+            monkeypatch.setattr("moot.cli.client.browser.has_display", lambda: True)
+            monkeypatch.setattr("moot.cli.client.browser.open_browser", shown.append)
             # The first gateway of this cluster is gone: the sign-in is for both, and is used with either.
             both = f"http://127.0.0.1:{nobody},{gateway.url}"
             signing_in = asyncio.create_task(asyncio.to_thread(main, ["login", both]))

@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Any, Final
 
 from moot import __version__
-from moot.cli.extras import check_installed
-from moot.cli.program import Parser, complain, run_program
+from moot.cli.process.extras import check_installed
+from moot.cli.process.program import Parser, complain, run_program
 from moot.errors import MootError, UsageError
 
 _ABOUT = """\

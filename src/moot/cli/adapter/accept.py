@@ -7,7 +7,7 @@ from typing import Any
 
 from moot.cli.adapter.options import add_control, add_json, command, print_json
 from moot.cli.adapter.status import control_of
-from moot.cli.interruption import run_errand
+from moot.cli.process.interruption import run_errand
 
 _EXAMPLES = """\
   xprotocol-adapter status                                  shows what is withheld

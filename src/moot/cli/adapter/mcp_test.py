@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from moot.cli.adapter.options import add_config, add_json, command, print_json
 from moot.cli.adapter.schemas import inspected_sources
-from moot.cli.interruption import run_errand
+from moot.cli.process.interruption import run_errand
 
 if TYPE_CHECKING:
     from moot.protocol.operation import Json

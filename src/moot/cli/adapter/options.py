@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.cli import program
 from moot.cli.adapter import Misused
+from moot.cli.process import program
 
 if TYPE_CHECKING:
     from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings

@@ -19,8 +19,8 @@ from moot.cli.adapter.options import (
     print_json,
     relays_of,
 )
-from moot.cli.interruption import run_errand
-from moot.cli.time_argument import parse_end_time
+from moot.cli.options.time_argument import parse_end_time
+from moot.cli.process.interruption import run_errand
 
 if TYPE_CHECKING:
     from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings

@@ -19,7 +19,7 @@ from moot.cli.adapter.options import (
     print_json,
     relays_of,
 )
-from moot.cli.interruption import run_errand
+from moot.cli.process.interruption import run_errand
 
 if TYPE_CHECKING:
     from moot.xprotocol.events.events import SignedPublic

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moot.cli.adapter.options import add_config, add_json, command, config_file, print_json
-from moot.cli.interruption import run_errand
+from moot.cli.process.interruption import run_errand
 from moot.errors import UsageError
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from moot.cli.own_children import own_children
+    from moot.cli.process.own_children import own_children
 
     if chosen.port is not None and not 0 <= chosen.port <= 65_535:
         raise Misused(f"--port {chosen.port}: a port is a number from 0 to 65535")
@@ -58,7 +58,7 @@ def run(chosen: argparse.Namespace) -> int:
 def _start(chosen: argparse.Namespace) -> int:
     import sys
 
-    from moot.cli.interruption import run_service
+    from moot.cli.process.interruption import run_service
 
     settings = load_config(chosen.config)
     for note in settings.notes:

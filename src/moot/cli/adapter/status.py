@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moot.cli.adapter.options import add_control, add_json, command, format_time, print_json
-from moot.cli.interruption import run_errand
+from moot.cli.process.interruption import run_errand
 
 if TYPE_CHECKING:
     from moot.protocol.operation import Json

@@ -17,7 +17,7 @@ from moot.cli.adapter.options import (
     own_identity,
     print_json,
 )
-from moot.cli.interruption import run_errand
+from moot.cli.process.interruption import run_errand
 
 if TYPE_CHECKING:
     from moot.protocol.operation import Json

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from moot.cli.adapter.options import add_config, add_json, command, config_file, format_count, print_json
-from moot.cli.interruption import run_errand
+from moot.cli.process.interruption import run_errand
 
 _EXAMPLES = """\
   xprotocol-adapter validate --config xprotocol-mcp-adapter.yml

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from moot.cli.member_options import overrides_of
-from moot.cli.program import RefuseToken
+from moot.cli.options.member_options import overrides_of
+from moot.cli.process.program import RefuseToken
 
 if TYPE_CHECKING:
     from moot.config.connect_settings import CliOverrides, ConnectSettings

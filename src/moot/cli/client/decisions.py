@@ -8,9 +8,9 @@ import sys
 from typing import Any, Final
 from urllib.parse import quote
 
-from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
-from moot.cli.time_argument import TIME_HELP, parse_time
+from moot.cli.options.time_argument import TIME_HELP, parse_time
+from moot.cli.process import program
 
 _EXAMPLES: Final = """\
   moot decisions --since 7d                              what was decided in a week
@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from moot.cli.client.gateway_request import request_gateway
     from moot.cli.client.member_token import request_json
-    from moot.cli.table_output import print_table
+    from moot.cli.process.table_output import print_table
 
     settings = connect_settings_of(options)
     token, path = settings.token.reveal(), f"spaces/{quote(settings.space, safe='')}/decisions"

@@ -38,7 +38,7 @@ def request_gateway(
     """
     import httpx2
 
-    from moot.cli.bounded_request import request_bounded
+    from moot.cli.client.bounded_request import request_bounded
     from moot.net.client_tls import verification_for
     from moot.net.connect_errors import explain_failed_request, explain_not_admitted
     from moot.net.upgrade_refused import UpgradeRefused

@@ -19,12 +19,12 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.cli import program
 from moot.cli.client.connect_options import add_connect_options, connect_settings_of
 from moot.cli.client.operation_output import print_error
 from moot.cli.client.screen import Screen, lines_from_stdin
-from moot.cli.exit_codes import EXIT_NOT_CONNECTED
-from moot.cli.interruption import run_service
+from moot.cli.process import program
+from moot.cli.process.exit_codes import EXIT_NOT_CONNECTED
+from moot.cli.process.interruption import run_service
 from moot.errors import MootError
 from moot.operations.operation import (
     ClientContext,

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from moot.cli import program
+from moot.cli.process import program
 
 _LOGIN_ABOUT = """\
 Signs you in at the identity provider of a gateway: open the address that is printed, in any browser on any
@@ -45,7 +45,7 @@ def add_command(commands: Any, name: str) -> None:
 
 
 def log_in(options: argparse.Namespace) -> int:
-    from moot.cli.browser import has_display, open_browser
+    from moot.cli.client.browser import has_display, open_browser
     from moot.cli.client.device_sign_in import (
         check_gateways,
         find_provider,
@@ -53,7 +53,7 @@ def log_in(options: argparse.Namespace) -> int:
         normal_url,
         sign_in,
     )
-    from moot.cli.interruption import run_errand
+    from moot.cli.process.interruption import run_errand
     from moot.config.sign_in_store import open_sign_ins
     from moot.operations.terminal_escape import printable
 
@@ -91,7 +91,7 @@ def log_in(options: argparse.Namespace) -> int:
 def log_out(options: argparse.Namespace) -> int:
     import httpx2
 
-    from moot.cli.bounded_request import request_bounded
+    from moot.cli.client.bounded_request import request_bounded
     from moot.cli.client.device_sign_in import current_token, normal_url
     from moot.config.sign_in_store import open_sign_ins
     from moot.errors import MootError, Unreachable

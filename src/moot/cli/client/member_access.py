@@ -7,9 +7,9 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_admin_options, admin_settings_of
 from moot.cli.client.member_token import request_json
+from moot.cli.process import program
 
 _EXAMPLES = """\
   moot member tokens --admin-token-file .moot/admin/root.token          all of a space
@@ -85,7 +85,7 @@ def _ask(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _print(tokens: list[dict[str, Any]]) -> None:
-    from moot.cli.table_output import TableWriter
+    from moot.cli.process.table_output import TableWriter
 
     if not tokens:
         print("no token lets anybody in")

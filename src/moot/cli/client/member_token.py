@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.cli import program
 from moot.cli.client.connect_options import (
     CONNECT_HELP,
     add_connect_options,
     admin_settings_of,
     connect_settings_of,
 )
+from moot.cli.process import program
 from moot.errors import Refused, UsageError
 from moot.resilience.durations import parse_positive_duration
 
@@ -52,7 +52,7 @@ def add_token_command(group: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from moot.cli.client.operation_output import print_error
-    from moot.cli.output_file import open_new_file
+    from moot.cli.process.output_file import open_new_file
     from moot.errors import MootError
 
     try:

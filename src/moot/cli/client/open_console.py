@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import Any
 
-from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.process import program
 
 _ABOUT = f"""\
 Opens the console and signs you in with a link that works once, within ten minutes. The link is printed too,
@@ -33,7 +33,7 @@ def add_command(commands: Any, name: str) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from moot.cli.browser import has_display, open_browser
+    from moot.cli.client.browser import has_display, open_browser
     from moot.cli.client.operation_output import print_error
     from moot.cli.client.sign_in_link import ask_for_link, qr_text
     from moot.errors import MootError

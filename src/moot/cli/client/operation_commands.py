@@ -8,8 +8,8 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.process import program
 from moot.operations.operation_table import operation_named
 from moot.resilience.durations import parse_duration
 
@@ -100,7 +100,7 @@ def _add_operation(commands: Any, name: str) -> None:
 def run(options: argparse.Namespace) -> int:
     """Join, do one thing, leave."""
     from moot.cli.client.operation_output import print_error
-    from moot.cli.interruption import run_errand
+    from moot.cli.process.interruption import run_errand
     from moot.errors import MootError
 
     try:

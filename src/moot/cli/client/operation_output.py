@@ -6,9 +6,9 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from moot.cli.exit_codes import exit_code_of
-from moot.cli.program import complain
-from moot.cli.table_output import print_table
+from moot.cli.process.exit_codes import exit_code_of
+from moot.cli.process.program import complain
+from moot.cli.process.table_output import print_table
 from moot.errors import MootError
 from moot.operations.operation import OperationResult, error_code
 from moot.operations.terminal_escape import printable

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
 
-from moot.cli import program
 from moot.cli.client.connect_options import (
     CONNECT_HELP,
     add_admin_options,
@@ -16,6 +15,7 @@ from moot.cli.client.connect_options import (
     connect_settings_of,
 )
 from moot.cli.client.member_token import request_json
+from moot.cli.process import program
 
 _EXAMPLES: Final = """\
   moot passkeys list                                                   your own
@@ -104,7 +104,7 @@ _ID_CHARS: Final = 12
 
 
 def _print(keys: list[dict[str, Any]]) -> None:
-    from moot.cli.table_output import TableWriter
+    from moot.cli.process.table_output import TableWriter
 
     if not keys:
         print("no passkeys")

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.process import program
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace
@@ -48,7 +48,7 @@ def add_command(commands: Any, name: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from moot.cli.client.operation_output import print_error
-    from moot.cli.interruption import run_errand
+    from moot.cli.process.interruption import run_errand
     from moot.errors import MootError
 
     try:
@@ -80,7 +80,7 @@ async def _sign_in(options: argparse.Namespace) -> int:
 
 
 async def _with_browser(space: JoinedSpace, options: argparse.Namespace, method: str) -> str:
-    from moot.cli.browser import has_display, open_browser
+    from moot.cli.client.browser import has_display, open_browser
     from moot.errors import MootError
     from moot.oauth.loopback_receiver import LoopbackReceiver, open_receiver
     from moot.oauth.oauth_settings import SIGN_IN_SECONDS, SignInFailed

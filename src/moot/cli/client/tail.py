@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from moot.cli import program
 from moot.cli.client.connect_options import add_connect_options, connect_settings_of
+from moot.cli.process import program
 from moot.protocol.envelope import Envelope
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def add_command(commands: Any, name: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from moot.cli.client.operation_output import print_error
-    from moot.cli.interruption import run_errand
+    from moot.cli.process.interruption import run_errand
     from moot.errors import MootError
 
     try:

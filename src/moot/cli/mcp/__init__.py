@@ -11,15 +11,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.cli import program
 from moot.cli.mcp.defaults import (
     DECISION_SECONDS,
     FIRST_JOIN_SECONDS,
     MAX_CONNECTIONS_PER_ADDRESS,
     MAX_PEOPLE,
 )
-from moot.cli.member_options import add_log_level, add_member_options, member_overrides, overrides_of
-from moot.cli.tls_options import add_tls_options
+from moot.cli.options.member_options import add_log_level, add_member_options, member_overrides, overrides_of
+from moot.cli.options.tls_options import add_tls_options
+from moot.cli.process import program
 from moot.errors import MootError, UsageError
 from moot.resilience.durations import parse_duration
 
@@ -188,13 +188,13 @@ def run(options: argparse.Namespace) -> int:
         return print_config(options, os.environ)
     where = _operator_settings_of(options) if options.operator else _client_settings_of(options)
     if options.people:
-        from moot.cli.interruption import run_service
         from moot.cli.mcp.people_service import serve_people
+        from moot.cli.process.interruption import run_service
 
         return run_service(serve_people(options, where, os.environ))
     if options.permission_tool:
-        from moot.cli.interruption import run_service
         from moot.cli.mcp.permission_service import serve_permission_tool
+        from moot.cli.process.interruption import run_service
 
         return run_service(serve_permission_tool(options, where, os.environ))
     # Checked before joining: a typo should not be seen by a whole space.
@@ -202,7 +202,7 @@ def run(options: argparse.Namespace) -> int:
         from moot.cli.mcp.http_service import http_token
 
         http_token(options)
-    from moot.cli.interruption import run_service
+    from moot.cli.process.interruption import run_service
 
     return run_service(_serve(options, where, os.environ))
 

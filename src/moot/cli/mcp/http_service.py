@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from moot.cli.tls_options import tls_files_of, warn_without_tls
+from moot.cli.options.tls_options import tls_files_of, warn_without_tls
 from moot.errors import UsageError
 
 if TYPE_CHECKING:

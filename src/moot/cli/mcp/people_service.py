@@ -25,8 +25,8 @@ from moot.bridges.space.pending_calls import FOREVER_SECONDS
 from moot.bridges.space.shared_offers import SharedOffers
 from moot.bridges.space.space_backend import BackendSettings
 from moot.cli.mcp.http_service import address_of
-from moot.cli.member_options import state_folder
-from moot.cli.tls_options import tls_files_of, warn_without_tls
+from moot.cli.options.member_options import state_folder
+from moot.cli.options.tls_options import tls_files_of, warn_without_tls
 from moot.config.connect_settings import ConnectSettings
 from moot.config.gateway_config import is_loopback
 from moot.errors import Unreachable, UsageError

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from moot.agents.hook.hook_gate import HookMember
 from moot.agents.hook.permission_tool import PermissionBackend
-from moot.cli.member_options import digest_of, state_folder
+from moot.cli.options.member_options import digest_of, state_folder
 from moot.config.connect_settings import ConnectSettings
 from moot.errors import UsageError
 from moot.mcp.downstream import stdio_server

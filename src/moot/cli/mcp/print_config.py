@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from moot.cli.client_config import HttpEntry, StdioEntry, format_config, where_to_put
+from moot.cli.mcp.client_config import HttpEntry, StdioEntry, format_config, where_to_put
 from moot.cli.mcp.defaults import DECISION_SECONDS
 from moot.cli.mcp.http_service import http_token, url_of
-from moot.cli.member_options import member_environ, member_overrides, overrides_of
+from moot.cli.options.member_options import member_environ, member_overrides, overrides_of
 from moot.errors import UsageError
 
 

@@ -15,7 +15,7 @@ from moot.bridges.space.pending_calls import FOREVER_SECONDS
 from moot.bridges.space.person_decisions import PersonDecisions
 from moot.bridges.space.space_backend import BackendSettings, SpaceBackend
 from moot.cli.mcp.defaults import FIRST_JOIN_SECONDS
-from moot.cli.member_options import state_folder
+from moot.cli.options.member_options import state_folder
 from moot.config.connect_settings import ConnectSettings
 from moot.errors import Unreachable
 from moot.offers.offer_table import OfferTable

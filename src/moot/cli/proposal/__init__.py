@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from moot.cli import program
 from moot.cli.client.operation_commands import add_operations
+from moot.cli.process import program
 from moot.cli.proposal import explain, history
 
 _EXAMPLES = """\

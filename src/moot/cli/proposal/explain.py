@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.cli import program
-from moot.cli.journal_folder import add_journal_options, journal_folder_of
+from moot.cli.journal.journal_folder import add_journal_options, journal_folder_of
+from moot.cli.process import program
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 

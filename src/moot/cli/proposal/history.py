@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.cli import program
-from moot.cli.journal_folder import add_journal_options, journal_folder_of
-from moot.cli.table_output import print_table
-from moot.cli.time_argument import TIME_HELP, parse_time
+from moot.cli.journal.journal_folder import add_journal_options, journal_folder_of
+from moot.cli.options.time_argument import TIME_HELP, parse_time
+from moot.cli.process import program
+from moot.cli.process.table_output import print_table
 from moot.operations.text_table import TextTable
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339

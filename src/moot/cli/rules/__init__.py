@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moot.cli import program
+from moot.cli.process import program
 from moot.cli.rules import client, compare_commands, file_commands, import_command, run
 
 _EXAMPLES = """\

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.process import program
+from moot.cli.process.table_output import print_table
 from moot.cli.rules import rule_changes
 from moot.cli.rules.approver_client import ask_approver
-from moot.cli.table_output import print_table
 from moot.errors import MootError
 from moot.operations.operation import OperationResult
 from moot.operations.terminal_escape import printable
@@ -140,7 +140,7 @@ def add_action(group: Any, name: str, act: Act, help: str, examples: str) -> Any
 
 def _run(options: argparse.Namespace) -> int:
     from moot.cli.client.operation_output import print_error, print_result
-    from moot.cli.interruption import run_errand
+    from moot.cli.process.interruption import run_errand
 
     try:
         found = run_errand(_perform(options))

@@ -12,11 +12,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.cli import program
-from moot.cli.journal_folder import add_journal_options, journal_folder_of
+from moot.cli.journal.journal_folder import add_journal_options, journal_folder_of
+from moot.cli.options.time_argument import TIME_HELP, parse_time
+from moot.cli.process import program
+from moot.cli.process.table_output import print_table
 from moot.cli.rules.rules_file import FILE_HELP, RulesFile, read_rules_file
-from moot.cli.table_output import print_table
-from moot.cli.time_argument import TIME_HELP, parse_time
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 from moot.operations.text_table import TextTable

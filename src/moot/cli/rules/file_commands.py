@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from moot.cli import program
+from moot.cli.process import program
 from moot.cli.rules.rules_file import FILE_HELP, read_rules_file
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.cli import program
-from moot.cli.output_file import open_new_file
+from moot.cli.process import program
+from moot.cli.process.output_file import open_new_file
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 

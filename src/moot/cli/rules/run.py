@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.cli import program
 from moot.cli.client.connect_options import add_connect_options, connect_settings_of
-from moot.cli.member_options import add_log_level
+from moot.cli.options.member_options import add_log_level
+from moot.cli.process import program
 from moot.errors import UsageError
 from moot.resilience.durations import parse_duration
 
@@ -113,7 +113,7 @@ def add_command(commands: Any, name: str) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from moot.cli.interruption import run_service
+    from moot.cli.process.interruption import run_service
 
     return run_service(_stay(options))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moot.cli import program
+from moot.cli.process import program
 from moot.cli.xp import relay
 
 _EXAMPLES = """\

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from moot.cli import program
-from moot.cli.member_options import add_log_level
-from moot.cli.tls_options import add_tls_options, tls_files_of, warn_without_tls
+from moot.cli.options.member_options import add_log_level
+from moot.cli.options.tls_options import add_tls_options, tls_files_of, warn_without_tls
+from moot.cli.process import program
 
 _EXAMPLES = """\
   moot xp relay                                        on 127.0.0.1:8764, events in .moot/relay
@@ -61,8 +61,8 @@ def add_command(commands: Any, name: str) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from moot.cli.extras import check_installed
-    from moot.cli.interruption import run_service
+    from moot.cli.process.extras import check_installed
+    from moot.cli.process.interruption import run_service
 
     check_installed("xprotocol")
     # Without a limit: accepted events are written first.

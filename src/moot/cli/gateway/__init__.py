@@ -1,0 +1,1 @@
+"""The gateway alone: serving, applying changes, and what operators ask of one that runs."""

@@ -1,0 +1,1 @@
+"""What a gateway wrote down: reading, checking, keeping and erasing journals, and receipts from them."""

@@ -1,0 +1,1 @@
+"""A whole space on this machine: making one, running it, showing one."""
