@@ -17,7 +17,7 @@ from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import ParticipantConfig, SessionId, SpaceConfig, SpaceLimits
-from moot.space.members import Options
+from moot.space.members.member import Options
 from moot.space.space import Space
 
 ROUNDS = 25

@@ -31,7 +31,7 @@ from moot.space.config import (
     SpaceEffect,
     SpaceLimits,
 )
-from moot.space.members import Options
+from moot.space.members.member import Options
 from moot.space.space import Space
 
 NUMBERS: Final = (10, 100, 1_000, 10_000)

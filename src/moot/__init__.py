@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from moot.protocol.patterns import Capability, covers, read_capability
     from moot.space.config import ParticipantConfig, SpaceConfig, SpaceLimits
     from moot.space.effects import Deliver, Effect, Mint, Reply, Token
-    from moot.space.members import Options
+    from moot.space.members.member import Options
     from moot.space.space import Space
 
 __version__: Final = "0.3.0.dev0"
@@ -34,7 +34,7 @@ _HOMES: Final = {
     "Envelope": "moot.protocol.envelope",
     "Mint": "moot.space.effects",
     "MootError": "moot.errors",
-    "Options": "moot.space.members",
+    "Options": "moot.space.members.member",
     "ParticipantConfig": "moot.space.config",
     "Refused": "moot.errors",
     "Reply": "moot.space.effects",

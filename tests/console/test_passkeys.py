@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import CDPSession, Page, expect
 
 from moot.space.config import Name
-from moot.space.passkey_proof import decision_challenge
+from moot.space.tokens.passkey_proof import decision_challenge
 from tests.authenticator import verify_again
 from tests.console.approvals_page import SETTLED, detail, propose, shown
 from tests.console.conftest import MemberAs, NewPage, sign_in

@@ -21,7 +21,7 @@ from moot.evidence.witness_policy import KnownLog, Policy
 from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Json
 from moot.space.config import Name
-from moot.space.passkey_proof import decision_challenge
+from moot.space.tokens.passkey_proof import decision_challenge
 from moot.store.journal_reader import START, JournalRecord
 from moot.store.journal_search import JournalQuery
 from tests.authenticator import ORIGIN as PAGE

@@ -15,7 +15,7 @@ from moot.gateway import gateway_metrics
 from moot.gateway.gateway_metrics import GatewayMeasures
 from moot.metrics import MetricTable
 from moot.space.config import Name
-from moot.space.lookalikes import find_lookalike
+from moot.space.members.lookalikes import find_lookalike
 from moot.space.space import Space
 from tests.gateway.running_gateway import (
     CALL,

@@ -16,7 +16,7 @@ import orjson
 
 from moot.protocol.operation import Json
 from moot.protocol.payloads import GATEWAY
-from moot.space.proposal_listing import ProposalReader, find_proposals
+from moot.space.acts.proposal_listing import ProposalReader, find_proposals
 from tests.space.space_driver import SpaceDriver
 
 STORIES: list[Any] = json.loads(Path(__file__).with_name("stories.json").read_text())

@@ -17,7 +17,7 @@ from moot.protocol.kinds import KINDS, UNKNOWN
 from moot.protocol.patterns import Capability, covered_by, covers
 from moot.protocol.payloads import GatewayNotice
 from moot.space.effects import Deliver, Disconnect, Effect, Reply, Result
-from moot.space.members import Session, load_capabilities
+from moot.space.members.member import Session, load_capabilities
 
 from .client_encoding import body_of
 from .reference_model import Listener, ReferenceModel, Step

@@ -16,7 +16,7 @@ from moot.protocol.frames import write_frame
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.space.config import SessionId
-from moot.space.members import Options
+from moot.space.members.member import Options
 
 from . import random_tokens
 from .inputs import SETTINGS

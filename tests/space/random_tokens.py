@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from moot.protocol.patterns import read_capability
 from moot.space.config import Name, SessionId
 from moot.space.effects import Token
-from moot.space.members import Options, capability_pairs
-from moot.space.temporary_tokens import SignIn, TemporaryToken
+from moot.space.members.member import Options, capability_pairs
+from moot.space.tokens.temporary_tokens import SignIn, TemporaryToken
 
 from .reference_model import ReferenceModel
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from moot.space.config import SessionId
-from moot.space.members import Options
+from moot.space.members.member import Options
 
 from .inputs import Input
 from .invariants import ALL, CHEAP, Check

@@ -17,13 +17,13 @@ from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import Frame
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by
-from moot.space import proposal_ledger
 from moot.space.acts import control
 from moot.space.config import SessionId, SpaceConfig
 from moot.space.effects import Effect, Reply, Result
-from moot.space.members import Options, load_capabilities
+from moot.space.members.member import Options, load_capabilities
+from moot.space.proposals import proposal_ledger
 from moot.space.space import Space
-from moot.space.temporary_tokens import SignIn
+from moot.space.tokens.temporary_tokens import SignIn
 from tests.config.former_constants import change_constants
 
 from .client_encoding import body_of, encode_envelope

@@ -12,9 +12,9 @@ from moot.config.space_reader import read_space
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.protocol.payloads import GatewayNotice
-from moot.space.budgets import period_of
 from moot.space.config_json import load_config, save_config
 from moot.space.effects import Deliver
+from moot.space.proposals.budgets import period_of
 from moot.space.space import Space
 
 from .space_driver import SpaceDriver

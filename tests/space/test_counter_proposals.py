@@ -9,7 +9,7 @@ import pytest
 
 from moot.config.space_reader import read_space
 from moot.protocol.operation import Json
-from moot.space.proposal_ledger import ProposalRecord
+from moot.space.proposals.proposal_ledger import ProposalRecord
 from moot.space.space import save_state
 
 from .space_driver import SpaceDriver

@@ -16,7 +16,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import ParticipantConfig, SessionId, SpaceConfig
 from moot.space.effects import Deliver
-from moot.space.members import Options
+from moot.space.members.member import Options
 from moot.space.space import Space
 from tests.rows import for_each_row
 

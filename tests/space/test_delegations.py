@@ -9,10 +9,10 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.acts.delegations import MAX_DELEGATES
 from moot.space.config import Name, ParticipantConfig
-from moot.space.members import capability_pairs
-from moot.space.proposal_ledger import ProposalRecord
+from moot.space.members.member import capability_pairs
+from moot.space.proposals.proposal_ledger import ProposalRecord
 from moot.space.space import Space, load_state, save_state
-from moot.space.temporary_tokens import SignIn, TemporaryToken
+from moot.space.tokens.temporary_tokens import SignIn, TemporaryToken
 
 from .space_driver import SpaceDriver
 

@@ -10,8 +10,8 @@ from moot.config.space_reader import read_space
 from moot.errors import UsageError
 from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json
-from moot.space import effect_keys
 from moot.space.config_json import load_config, save_config
+from moot.space.proposals import effect_keys
 from moot.space.space import Space
 
 from .space_driver import SpaceDriver

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from moot.protocol.operation import Json
-from moot.space import listing
+from moot.space.members import listing
 from tests.space.space_driver import SpaceDriver
 
 # Half of it is one capability; the names are as long as they may be.

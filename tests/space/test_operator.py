@@ -14,7 +14,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import SessionId
 from moot.space.effects import Credential, Mail, Result, Token
-from moot.space.members import Options
+from moot.space.members.member import Options
 from moot.space.space import Space
 
 PARTICIPANTS: Json = {"alice": [{"kind": "*"}], "bob": ["chat"]}

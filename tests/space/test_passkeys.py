@@ -20,21 +20,21 @@ from moot.errors import (
 from moot.protocol import base64url
 from moot.protocol.operation import Json
 from moot.protocol.payloads import GatewayNotice
-from moot.space import passkeys
 from moot.space.config import Name
 from moot.space.config_json import load_config, save_config
 from moot.space.effects import Deliver, Disconnect, Token
-from moot.space.passkey_changes import PasskeyInput
-from moot.space.passkey_proof import (
+from moot.space.inputs.passkey_changes import PasskeyInput
+from moot.space.space import Space
+from moot.space.tokens import passkeys
+from moot.space.tokens.passkey_proof import (
     CHALLENGE_SECONDS,
     Assertion,
     Decision,
     decision_challenge,
     read_assertion,
 )
-from moot.space.passkeys import MAX_PASSKEYS_PER_MEMBER, Passkey
-from moot.space.space import Space
-from moot.space.temporary_tokens import TemporaryToken
+from moot.space.tokens.passkeys import MAX_PASSKEYS_PER_MEMBER, Passkey
+from moot.space.tokens.temporary_tokens import TemporaryToken
 from tests.authenticator import ORIGIN, PRESENT, VERIFIED, SoftwareAuthenticator, verify_again
 
 from .space_driver import SpaceDriver

@@ -15,12 +15,13 @@ import pytest
 
 from moot.errors import Refused
 from moot.protocol.payloads import GatewayNotice
-from moot.space import sign_in, temporary_tokens
+from moot.space.acts import membership
 from moot.space.config import SessionId
 from moot.space.effects import Deliver, Disconnect, Effect, Token
-from moot.space.members import Options
+from moot.space.members.member import Options
 from moot.space.space import Space
 from moot.space.state_hash import hash_state
+from moot.space.tokens import temporary_tokens
 
 from .inputs import CONFIG, Input, feed
 from .random_moves import MOVES, populate
@@ -99,7 +100,7 @@ def test_the_walks_meet_all_that_ends_by_itself() -> None:
                     done.add(effect.reason)
     assert done >= {"sign_in", "add_token", "renew", "sign_out", "rotate_credential", "drop_sessions"}
     assert done >= {"restart", "note_wall_clock", "expired", "used_up"}
-    assert sign_in.ENDED in done
+    assert membership.ENDED in done
 
 
 @seeds

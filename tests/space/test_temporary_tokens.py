@@ -10,9 +10,9 @@ from moot.gateway.hosting.mint import FreshMint
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import Name, ParticipantConfig, SessionId, SpaceConfig, SpaceLimits
 from moot.space.effects import Disconnect, Token
-from moot.space.members import MAX_SIGN_IN_CLIENTS, Options, capability_pairs
+from moot.space.members.member import MAX_SIGN_IN_CLIENTS, Options, capability_pairs
 from moot.space.space import Space
-from moot.space.temporary_tokens import MAX_TOKENS_PER_MEMBER, SignIn, TemporaryToken
+from moot.space.tokens.temporary_tokens import MAX_TOKENS_PER_MEMBER, SignIn, TemporaryToken
 
 CHAT = capability_pairs(read_capabilities(["chat"], place="mcpx"))
 ALL = ParticipantConfig(capabilities=read_capabilities([{"kind": "*"}]), credentials=("static",))

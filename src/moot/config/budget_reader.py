@@ -10,8 +10,8 @@ from moot.config.section_reader import at, mapping, unknown_key
 from moot.errors import InvalidPattern, UsageError
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
-from moot.space.budgets import is_amount
 from moot.space.config import BudgetPeriod, SpaceBudget
+from moot.space.proposals.budgets import is_amount
 
 _KEYS: Final = ("who", "each", "tool", "to", "arguments", "sum", "per", "ask_at", "at_most")
 _PERIODS: Final[tuple[str, ...]] = get_args(BudgetPeriod)

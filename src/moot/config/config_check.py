@@ -9,8 +9,8 @@ from pathlib import Path
 from moot.config.configuration import Configuration, MemberConfig, SpaceSettings
 from moot.config.gateway_config import GatewayConfig, bracketed
 from moot.config.loader import load
-from moot.space.budgets import describe_budget
-from moot.space.effect_keys import describe_effect
+from moot.space.proposals.budgets import describe_budget
+from moot.space.proposals.effect_keys import describe_effect
 
 
 def check(

@@ -38,8 +38,8 @@ from moot.space.config import (
     SpaceConfig,
     SpaceLimits,
 )
-from moot.space.quorum import UNBOUND_METHODS
-from moot.space.roster import logical_name
+from moot.space.members.roster import logical_name
+from moot.space.proposals.quorum import UNBOUND_METHODS
 
 _PARTICIPANT_KEYS: Final = frozenset({"capabilities", "exclusive"})
 _WORDS: Final[Mapping[str, frozenset[str]]] = {

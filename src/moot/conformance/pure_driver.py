@@ -29,7 +29,7 @@ from moot.space.effects import (
     Result,
     Token,
 )
-from moot.space.members import Options
+from moot.space.members.member import Options
 from moot.space.space import Space
 
 

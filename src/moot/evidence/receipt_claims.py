@@ -47,7 +47,12 @@ from moot.protocol.proposal_life import ProposalLife
 from moot.protocol.proposal_tracker import ProposalTracker
 from moot.protocol.unknown_outcome import says_unknown
 from moot.space.config import Name
-from moot.space.passkey_proof import VerificationKey, decision_challenge, read_assertion, verify_assertion
+from moot.space.tokens.passkey_proof import (
+    VerificationKey,
+    decision_challenge,
+    read_assertion,
+    verify_assertion,
+)
 from moot.store.journal_reader import JournalRecord
 
 _HOW: Final = {"rejection": "rejected", "withdrawal": "withdrew", "vote": "voted", "settlement": "settled"}

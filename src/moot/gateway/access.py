@@ -15,8 +15,8 @@ from moot.config import hash_token
 from moot.errors import Unavailable
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.space.config import Name
-from moot.space.lookalikes import find_taken
-from moot.space.temporary_tokens import SignIn
+from moot.space.members.lookalikes import find_taken
+from moot.space.tokens.temporary_tokens import SignIn
 
 # In an answer to somebody who named none.
 _MAX_NAMED_SPACES: Final = 20

@@ -12,7 +12,7 @@ from moot.errors import InvalidEnvelope
 from moot.gateway.access import bearer
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
-from moot.space.members import Options
+from moot.space.members.member import Options
 
 _SUBPROTOCOLS: Final[Mapping[str, DialectName]] = {"mew.v0.4": "mew", "mcpx.v0.1": "mcpx", "mcpx.m3p": "m3p"}
 

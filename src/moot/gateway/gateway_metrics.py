@@ -22,7 +22,7 @@ from moot.gateway.notifications.notifier import Notifier
 from moot.metrics import BUILD_INFO, Histogram, MetricTable, Registry, measure_build
 from moot.metrics.process import PROCESS_METRICS, measure_process
 from moot.net.http_protocol import ConnectionLimiter
-from moot.space.proposal_ledger import Decision, ProposalRecord
+from moot.space.proposals.proposal_ledger import Decision, ProposalRecord
 from moot.store.file_journal import TIMED_WRITES
 
 # A rule decides within a second, a person within minutes, or tomorrow.

@@ -47,8 +47,8 @@ from moot.protocol.envelope import DialectName, rfc3339
 from moot.protocol.operation import Json
 from moot.protocol.payloads import GatewayNotice
 from moot.space.config import Name, SessionId
-from moot.space.lookalikes import check_id
-from moot.space.members import Options
+from moot.space.members.lookalikes import check_id
+from moot.space.members.member import Options
 
 log = logging.getLogger(__name__)
 

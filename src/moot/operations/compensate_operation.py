@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def compensating_call(context: ClientContext, seen: SeenProposal) -> tuple[str, dict[str, Json]]:
     """Whom to ask for what; raises UsageError with what stands in the way."""
     from moot.protocol.patterns import read_capability
-    from moot.space.quorum import binds_call
+    from moot.space.proposals.quorum import binds_call
 
     if seen.outcome not in ("done", "unknown"):
         raise UsageError(f"{short_id(seen.id)} was not carried out: there is nothing to make good")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import KINDS
 from moot.space.config import SessionId
-from moot.space.members import Session
+from moot.space.members.member import Session
 
 if TYPE_CHECKING:
     from moot.space.state import State

@@ -19,7 +19,7 @@ from moot.space.config import (
     SpaceEffect,
     SpaceLimits,
 )
-from moot.space.members import load_capabilities, load_participant, save_capability, save_participant
+from moot.space.members.member import load_capabilities, load_participant, save_capability, save_participant
 
 # Limits as version 0.1 named them in its journals and snapshots.
 _LIMITS_OF_0_1: Final = {

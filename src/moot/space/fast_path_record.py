@@ -5,7 +5,7 @@ from __future__ import annotations
 from moot.protocol.kinds import KINDS
 from moot.space.acts.act_table import EXECUTED
 from moot.space.id_window import SeenEnvelope
-from moot.space.members import Session
+from moot.space.members.member import Session
 from moot.space.state import State
 
 

@@ -47,16 +47,16 @@ from moot.protocol.operation import Json, Operation, Payload, operation_of
 from moot.protocol.patterns import Rights
 from moot.space.acts import Act, delegations, proposals, requests
 from moot.space.acts.act_table import ACTS
-from moot.space.budgets import check_charges
 from moot.space.config import SessionId
-from moot.space.delegations import find_giver
-from moot.space.effect_keys import check_uses
 from moot.space.effects import Deliver, Effect, LeftToOthers, Mint, Reply, Result
-from moot.space.grant_limits import count_use, counted_rights, rights_at
-from moot.space.grant_table import GrantRecord
+from moot.space.grants.delegations import find_giver
+from moot.space.grants.grant_limits import count_use, counted_rights, rights_at
+from moot.space.grants.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
 from moot.space.last_word import ABOUT, is_late, is_left_to_others
-from moot.space.members import Session
+from moot.space.members.member import Session
+from moot.space.proposals.budgets import check_charges
+from moot.space.proposals.effect_keys import check_uses
 from moot.space.state import State
 
 _LEDGER_KINDS: Final = frozenset(

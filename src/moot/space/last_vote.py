@@ -22,8 +22,8 @@ from moot.protocol.proposal_life import proposed_bytes
 from moot.space.acts.approvals import announce_votes
 from moot.space.effects import Deliver, Effect, Mint, Reply, Result
 from moot.space.ladder import process_envelope
-from moot.space.members import Session
-from moot.space.proposal_ledger import ProposalRecord
+from moot.space.members.member import Session
+from moot.space.proposals.proposal_ledger import ProposalRecord
 from moot.space.state import State
 
 

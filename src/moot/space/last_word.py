@@ -16,7 +16,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.not_offered import says_not_offered
 from moot.space.acts.requests import expects_answer
 from moot.space.id_window import SeenEnvelope
-from moot.space.members import Session
+from moot.space.members.member import Session
 from moot.space.state import State
 
 # By kind of what may say so: the kind that it is about.

@@ -26,25 +26,26 @@ from moot.protocol.frames import Frame
 from moot.protocol.kinds import UNKNOWN
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
-from moot.space import grant_limits, membership, operator_changes, passkey_changes, sign_in
-from moot.space.acts import control, proposals, streams
-from moot.space.budgets import BudgetTable
+from moot.space.acts import control, membership, proposals, streams
 from moot.space.config import Name, SessionId, SpaceConfig
-from moot.space.delegation_table import DelegationTable
-from moot.space.effect_keys import EffectTable
 from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply, Token
-from moot.space.grant_table import GrantTable
+from moot.space.grants import grant_limits
+from moot.space.grants.delegation_table import DelegationTable
+from moot.space.grants.grant_table import GrantTable
 from moot.space.id_window import IdWindow
+from moot.space.inputs import operator_changes, passkey_changes, sign_in
+from moot.space.inputs.passkey_changes import PasskeyInput
 from moot.space.ladder import check_may_send, process_envelope
 from moot.space.last_vote import process_vote
-from moot.space.members import Options, Session, SpaceMember
-from moot.space.offer_owners import OfferOwners
-from moot.space.passkey_changes import PasskeyInput
-from moot.space.passkeys import PasskeyTable
-from moot.space.proposal_ledger import ProposalLedger
+from moot.space.members.member import Options, Session, SpaceMember
+from moot.space.proposals.budgets import BudgetTable
+from moot.space.proposals.effect_keys import EffectTable
+from moot.space.proposals.offer_owners import OfferOwners
+from moot.space.proposals.proposal_ledger import ProposalLedger
 from moot.space.state import State
 from moot.space.stream_table import StreamTable
-from moot.space.temporary_tokens import SignIn, TemporaryToken, TemporaryTokens
+from moot.space.tokens.passkeys import PasskeyTable
+from moot.space.tokens.temporary_tokens import SignIn, TemporaryToken, TemporaryTokens
 
 
 class Space:
@@ -192,7 +193,7 @@ class Space:
                 grant = state.grants.by_id.get(key)
                 effects += grant_limits.end_grants(state, [grant] if grant else [], "expired", now, mint)
             elif what == "token":
-                effects += sign_in.end_tokens(state, [key], sign_in.ENDED, now, mint)
+                effects += membership.end_tokens(state, [key], membership.ENDED, now, mint)
             elif what == "poll":
                 effects += membership.stop_polling(state, Name(key), now, mint)
             elif what == "shutdown":
@@ -220,7 +221,7 @@ class Space:
         ended = [
             token.hash for token in state.temporary_tokens.by_hash.values() if token.expires_at <= latest
         ]
-        return effects + sign_in.end_tokens(state, ended, sign_in.ENDED, now, mint)
+        return effects + membership.end_tokens(state, ended, membership.ENDED, now, mint)
 
     # What operators do
 

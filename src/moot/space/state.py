@@ -11,22 +11,22 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Rights, read_capability
 from moot.protocol.payloads import GatewayNotice
 from moot.space.audiences import Audiences
-from moot.space.budgets import BudgetTable
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.deadlines import Deadline, Deadlines
-from moot.space.delegation_table import DelegationTable
-from moot.space.effect_keys import EffectTable, describe_open
 from moot.space.effects import Deliver, Effect, Mint
-from moot.space.grant_table import GrantRecord, GrantTable
+from moot.space.grants.delegation_table import DelegationTable
+from moot.space.grants.grant_table import GrantRecord, GrantTable
 from moot.space.id_window import IdWindow, SeenEnvelope
-from moot.space.members import Session, SpaceMember, TokenRights, load_capabilities
-from moot.space.offer_owners import OfferOwners
-from moot.space.passkeys import PasskeyTable
-from moot.space.proposal_ledger import ProposalLedger, ProposalRecord, Settled, UnknownReason
-from moot.space.roster import SpaceRoster
-from moot.space.send_rate import UNLIMITED, SendRate, SendRateLimiter
+from moot.space.members.member import Session, SpaceMember, TokenRights, load_capabilities
+from moot.space.members.roster import SpaceRoster
+from moot.space.members.send_rate import UNLIMITED, SendRate, SendRateLimiter
+from moot.space.proposals.budgets import BudgetTable
+from moot.space.proposals.effect_keys import EffectTable, describe_open
+from moot.space.proposals.offer_owners import OfferOwners
+from moot.space.proposals.proposal_ledger import ProposalLedger, ProposalRecord, Settled, UnknownReason
 from moot.space.stream_table import StreamRecord, StreamTable
-from moot.space.temporary_tokens import TemporaryTokens
+from moot.space.tokens.passkeys import PasskeyTable
+from moot.space.tokens.temporary_tokens import TemporaryTokens
 
 # What counts against max_open_requests. Not what stops or frees a member: that is never refused for a limit.
 COUNTED: Final = frozenset({"mcp/request", *UNSUPPORTED_BY_LEGACY})

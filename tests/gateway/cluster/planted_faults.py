@@ -15,8 +15,8 @@ from moot.gateway.hosting.durability import CarriedOut
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.protocol.envelope import DialectName
 from moot.space.effects import Reply
-from moot.space.members import Options
-from moot.space.proposal_ledger import ProposalLedger
+from moot.space.members.member import Options
+from moot.space.proposals.proposal_ledger import ProposalLedger
 
 VARIABLE = "MOOT_TEST_PLANTED"
 # Often enough for a few rounds.

@@ -14,7 +14,7 @@ from moot.gateway.cluster.log_applier import CLOCK_TOLERANCE_SECONDS
 from moot.gateway.cluster.nats import log_reader
 from moot.gateway.cluster.nats.log_reader import LogReader
 from moot.protocol.operation import Json
-from moot.space.proposal_ledger import ProposalLedger
+from moot.space.proposals.proposal_ledger import ProposalLedger
 from moot.space.state_hash import hash_state
 from tests.gateway.cluster import shifted_log
 from tests.gateway.cluster.conftest import StartGateway

@@ -8,7 +8,7 @@ from typing import Any
 from moot.protocol import base64url
 from moot.protocol.operation import Json
 from moot.space.config import Name
-from moot.space.passkey_proof import decision_challenge
+from moot.space.tokens.passkey_proof import decision_challenge
 from tests.authenticator import SoftwareAuthenticator, verify_again
 from tests.gateway.cluster.conftest import StartGateway
 from tests.gateway.running_gateway import CALL, LocalGateway, participants

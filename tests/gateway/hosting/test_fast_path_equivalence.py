@@ -24,8 +24,8 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import Name
 from moot.space.effects import Reply
-from moot.space.members import Options, capability_pairs
-from moot.space.temporary_tokens import SignIn, TemporaryToken
+from moot.space.members.member import Options, capability_pairs
+from moot.space.tokens.temporary_tokens import SignIn, TemporaryToken
 from tests.gateway.running_gateway import CALL, gateway_settings, participants, space_settings
 from tests.gateway.socketless_gateway import (
     ODD,

@@ -14,9 +14,9 @@ from moot.gateway.hosting.stored_input import read_input
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.space.config import Name, Quorum, SpaceConfig
-from moot.space.passkey_changes import PasskeyInput
-from moot.space.passkeys import Passkey
+from moot.space.inputs.passkey_changes import PasskeyInput
 from moot.space.space import Space
+from moot.space.tokens.passkeys import Passkey
 from tests.gateway.hosting.test_outcomes_replay import CONFIG, record
 from tests.gateway.running_gateway import (
     CALL,

@@ -16,7 +16,7 @@ from moot.errors import InvalidOperation, UsageError
 from moot.gateway import created_spaces
 from moot.protocol.close_codes import REMOVED
 from moot.protocol.operation import Json
-from moot.space.members import Options
+from moot.space.members.member import Options
 from moot.store.database import covered_position
 from tests.gateway.running_gateway import (
     ROOT,

@@ -11,7 +11,7 @@ from moot.gateway.notifications.message import compose, describe, lines_of, show
 from moot.gateway.notifications.recipients import Subject
 from moot.gateway.notifications.schedule import QuietTimes, Schedule
 from moot.space.config import Name
-from moot.space.proposal_ledger import ProposalRecord
+from moot.space.proposals.proposal_ledger import ProposalRecord
 from tests.rows import for_each_row
 
 

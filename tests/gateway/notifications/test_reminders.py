@@ -14,7 +14,7 @@ from moot.gateway.notifications.sender import decode_notified, encode_notified
 from moot.protocol.operation import Json
 from moot.space.config import Name, Reminder
 from moot.space.config_json import load_config, save_config
-from moot.space.proposal_ledger import ProposalRecord
+from moot.space.proposals.proposal_ledger import ProposalRecord
 from tests.gateway.notifications.receivers import notifications, receiver, webhook
 from tests.gateway.notifications.test_notifications import propose, scanned, told_by
 from tests.gateway.running_gateway import participants, running_gateway

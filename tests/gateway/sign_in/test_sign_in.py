@@ -32,7 +32,7 @@ from moot.gateway.sign_in.provider_keys import KeysUnavailable, ProviderKey, Pro
 from moot.gateway.sign_in.sign_in_service import SignInService
 from moot.protocol.operation import Json
 from moot.space.space import Space
-from moot.space.temporary_tokens import SignIn
+from moot.space.tokens.temporary_tokens import SignIn
 from moot.store.journal_reader import read_records
 from tests.gateway.running_gateway import (
     Client,

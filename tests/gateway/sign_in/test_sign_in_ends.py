@@ -16,7 +16,7 @@ from moot.config import hash_token, load
 from moot.errors import Unavailable
 from moot.gateway.sign_in import provider_keys
 from moot.gateway.sign_in.short_lived_tokens import mint_token
-from moot.space.temporary_tokens import MAX_TOKENS_PER_MEMBER
+from moot.space.tokens.temporary_tokens import MAX_TOKENS_PER_MEMBER
 from moot.store.journal_reader import read_records
 from tests.gateway.running_gateway import (
     ROOT,

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from moot.space.temporary_tokens import Pairs
+from moot.space.tokens.temporary_tokens import Pairs
 
 PersonKey = tuple[str, str, str]
 # Handshake sessions of one person with one client: windows of an editor.

@@ -36,7 +36,7 @@ from moot.net.outbound import OpenSocket
 from moot.net.websocket_client import ABNORMAL_CLOSE
 from moot.participant import JoinedSpace, ParticipantLimits, connect
 from moot.protocol.close_codes import POLICY
-from moot.space.members import load_capabilities
+from moot.space.members.member import load_capabilities
 
 log = logging.getLogger(__name__)
 

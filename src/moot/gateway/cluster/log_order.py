@@ -32,7 +32,7 @@ from moot.protocol.frames import Frame
 from moot.protocol.operation import Json
 from moot.space.config import Name, SessionId, SpaceLimits
 from moot.space.effects import Deliver, Reply, Token
-from moot.space.send_rate import UNLIMITED, SendRate, SendRateLimiter
+from moot.space.members.send_rate import UNLIMITED, SendRate, SendRateLimiter
 from moot.space.space import Space
 from moot.store.journal import SharedRecords
 from moot.store.journal_backwards import records_before

@@ -1,7 +1,7 @@
 from moot.gateway.hosting.delivery import HistoryEntry, MessageHistory
 from moot.net.outbox import Outbox, Outgoing
 from moot.space.id_window import SeenEnvelope
-from moot.space.send_rate import SendRate, SendRateLimiter
+from moot.space.members.send_rate import SendRate, SendRateLimiter
 from moot.space.state import State
 from moot.store.journal import Journal
 

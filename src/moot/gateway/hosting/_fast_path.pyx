@@ -8,7 +8,7 @@ What it does by itself, so that it need not call Python, must have the same outc
     SpaceFastPath.write         Journal.append               store/journal.py
     SpaceFastPath.send          Outgoing.append              net/outbox.py
     SpaceFastPath.keep          MessageHistory.add           gateway/hosting/delivery.py
-    SessionFastPath._check_rate SendRateLimiter.check_rate     space/send_rate.py
+    SessionFastPath._check_rate SendRateLimiter.check_rate     space/members/send_rate.py
     RecordBatch.add             RecordEncoder.record, line   gateway/hosting/space_records.py, store/record_chain.py
     _framed                     framed                       net/websocket_frame.py
 """
@@ -40,7 +40,7 @@ cdef enum:
     SALT_CHARS = 22  # as in store/record_chain.py
     MAX_DIGITS = 20
 
-cdef double BURST_SECONDS = 1.0  # as in space/send_rate.py
+cdef double BURST_SECONDS = 1.0  # as in space/members/send_rate.py
 
 
 cdef class RecordBatch:

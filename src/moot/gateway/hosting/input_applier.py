@@ -38,7 +38,7 @@ from moot.protocol.operation import Json
 from moot.space.config import Name, SessionId
 from moot.space.effects import Deliver, Effect, Reply
 from moot.space.last_vote import made_requests
-from moot.space.members import Options, Session
+from moot.space.members.member import Options, Session
 
 log = logging.getLogger(__name__)
 

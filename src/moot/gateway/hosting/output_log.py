@@ -20,7 +20,7 @@ from moot.gateway.hosting.input_applier import NewSession
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.net.outbox import Outbox
 from moot.net.websocket_frame import split_frames
-from moot.space.members import Options
+from moot.space.members.member import Options
 
 log = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from moot.protocol.patterns import Capability
 from moot.space.config import SessionId, SpaceConfig
 from moot.space.config_json import save_config
 from moot.space.effects import Token
-from moot.space.members import capability_pairs
-from moot.space.passkey_changes import PasskeyInput
-from moot.space.temporary_tokens import SignIn, TemporaryToken
+from moot.space.inputs.passkey_changes import PasskeyInput
+from moot.space.members.member import capability_pairs
+from moot.space.tokens.temporary_tokens import SignIn, TemporaryToken
 
 log = logging.getLogger(__name__)
 

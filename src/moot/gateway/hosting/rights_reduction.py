@@ -15,14 +15,14 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import KINDS, UNKNOWN
 from moot.protocol.patterns import covers, read_capabilities
 from moot.space.acts.delegations import end_delegation
-from moot.space.acts.invites import remove_member
+from moot.space.acts.membership import remove_member
 from moot.space.acts.requests import charges_of, uses_of
 from moot.space.config_json import load_config
 from moot.space.effects import Token
 from moot.space.id_window import SeenEnvelope
 from moot.space.last_vote import read_made
-from moot.space.members import PauseRecord
-from moot.space.proposal_ledger import ProposalRecord
+from moot.space.members.member import PauseRecord
+from moot.space.proposals.proposal_ledger import ProposalRecord
 from moot.space.space import Space
 
 

@@ -10,9 +10,9 @@ from moot.errors import UsageError
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, read_capability
-from moot.space.members import Options, load_capabilities
-from moot.space.passkey_changes import PasskeyInput
-from moot.space.temporary_tokens import SignIn, TemporaryToken
+from moot.space.inputs.passkey_changes import PasskeyInput
+from moot.space.members.member import Options, load_capabilities
+from moot.space.tokens.temporary_tokens import SignIn, TemporaryToken
 
 ACCEPTED: Final = "accepted"
 # Nobody got it, but the space has noted it: another connection of its sender has the word.

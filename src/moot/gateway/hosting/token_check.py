@@ -6,7 +6,7 @@ import msgspec
 
 from moot.errors import Unauthorized
 from moot.space.config import Name
-from moot.space.members import Options, capability_pairs
+from moot.space.members.member import Options, capability_pairs
 from moot.space.state import State
 
 

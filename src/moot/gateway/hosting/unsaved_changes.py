@@ -19,7 +19,7 @@ from moot.protocol.kinds import KINDS, OBLIGED, UNKNOWN
 from moot.protocol.operation import Json
 from moot.space.config import Name, SessionId
 from moot.space.effects import Mint, Reply
-from moot.space.members import Session
+from moot.space.members.member import Session
 from moot.space.space import Space
 
 NOT_ON_DISK: Final = (

@@ -31,7 +31,7 @@ from moot.gateway.sign_in.token_rotation import TokenRotation
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
-from moot.space.temporary_tokens import MAX_LIFE_SECONDS
+from moot.space.tokens.temporary_tokens import MAX_LIFE_SECONDS
 
 # Rights of one member, of which a large envelope holds the most.
 _MAX_BODY_BYTES: Final = 2 << 20

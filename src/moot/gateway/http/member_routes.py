@@ -36,12 +36,12 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.dialects.translation import show_capabilities
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
+from moot.space.acts.proposal_listing import ProposalReader, find_proposals, list_proposals
 from moot.space.config import Name
 from moot.space.effects import Reply
-from moot.space.listing import describe_page, page_bytes
-from moot.space.members import Options, Session
-from moot.space.proposal_listing import ProposalReader, find_proposals, list_proposals
-from moot.space.send_rate import SendRate, SendRateLimiter
+from moot.space.members.listing import describe_page, page_bytes
+from moot.space.members.member import Options, Session
+from moot.space.members.send_rate import SendRate, SendRateLimiter
 
 # Participants whose rate of reading is remembered, the latest ones.
 _MAX_KEYS: Final = 10_000

@@ -33,8 +33,8 @@ from moot.gateway.sign_in.sign_in_links import VALID_SECONDS, SignInLinks
 from moot.protocol.operation import Json
 from moot.protocol.patterns import covered_by
 from moot.space.config import Name
-from moot.space.passkey_changes import PasskeyInput
-from moot.space.passkey_proof import CHALLENGE_SECONDS, read_assertion
+from moot.space.inputs.passkey_changes import PasskeyInput
+from moot.space.tokens.passkey_proof import CHALLENGE_SECONDS, read_assertion
 
 # An attestation with certificates, generously.
 _MAX_BODY_BYTES: Final = 32_768

@@ -18,7 +18,7 @@ import orjson
 from moot.gateway.notifications.recipients import Subject, happened_at, payload_of
 from moot.protocol.hidden_text import show_hidden
 from moot.protocol.operation import Json
-from moot.space.proposal_ledger import ProposalRecord
+from moot.space.proposals.proposal_ledger import ProposalRecord
 
 # What strangers wrote, made harmless for the places where people read notifications. Pure.
 #

@@ -18,7 +18,7 @@ from moot.protocol.envelope import ANY_SIZE
 from moot.protocol.operation import Payload
 from moot.protocol.patterns.globs import glob
 from moot.space.config import Name, Reminder
-from moot.space.proposal_ledger import ProposalRecord
+from moot.space.proposals.proposal_ledger import ProposalRecord
 from moot.space.state import State
 
 Event = Literal["proposal.pending", "outcome.unknown"]

@@ -34,7 +34,7 @@ from moot.protocol.proposal_tracker import ProposalTracker
 from moot.resilience.atomic_file import write_atomically
 from moot.resilience.restart_loop import Backoff
 from moot.space.config import Name
-from moot.space.proposal_ledger import ProposalRecord
+from moot.space.proposals.proposal_ledger import ProposalRecord
 from moot.store.worker_thread import DaemonExecutor
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from moot.gateway.sign_in.sign_in_service import SignInService, is_signed_out
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
 from moot.space.config import Name
-from moot.space.members import capability_pairs, load_capabilities
-from moot.space.temporary_tokens import Pairs
+from moot.space.members.member import capability_pairs, load_capabilities
+from moot.space.tokens.temporary_tokens import Pairs
 
 ACCESS_TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:access_token"
 # What a token without `call_scope` may ask of members.

@@ -27,10 +27,10 @@ from moot.gateway.sign_in.sign_in_links import VALID_SECONDS
 from moot.protocol import base64url
 from moot.protocol.operation import Json
 from moot.space.config import Name
-from moot.space.passkey_changes import PasskeyInput
-from moot.space.passkey_proof import CHALLENGE_SECONDS, Assertion, decision_challenge, is_localhost
-from moot.space.passkeys import MAX_NAME_CHARS, Passkey
-from moot.space.temporary_tokens import TemporaryToken
+from moot.space.inputs.passkey_changes import PasskeyInput
+from moot.space.tokens.passkey_proof import CHALLENGE_SECONDS, Assertion, decision_challenge, is_localhost
+from moot.space.tokens.passkeys import MAX_NAME_CHARS, Passkey
+from moot.space.tokens.temporary_tokens import TemporaryToken
 
 # A working day: then the passkey is asked for again.
 SIGN_IN_SECONDS: Final = 12 * 3_600.0

@@ -15,10 +15,10 @@ from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
-from moot.space import grant_limits
-from moot.space.members import capability_pairs
-from moot.space.sign_in import check_lifetime
-from moot.space.temporary_tokens import TemporaryToken
+from moot.space.grants import grant_limits
+from moot.space.inputs.sign_in import check_lifetime
+from moot.space.members.member import capability_pairs
+from moot.space.tokens.temporary_tokens import TemporaryToken
 
 # A time and some capabilities; what a token carries stays in the state of the space, 64 tokens of a member.
 MAX_TOKEN_REQUEST_BYTES: Final = 16_384

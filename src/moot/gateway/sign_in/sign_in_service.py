@@ -34,9 +34,9 @@ from moot.gateway.sign_in.token_verifier import AudienceOf, TokenVerifier, Verif
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
 from moot.space.config import Name
-from moot.space.members import SpaceMember, capability_pairs
-from moot.space.sign_in import check_sign_in
-from moot.space.temporary_tokens import MAX_LIFE_SECONDS, SignIn, TemporaryToken
+from moot.space.inputs.sign_in import check_sign_in
+from moot.space.members.member import SpaceMember, capability_pairs
+from moot.space.tokens.temporary_tokens import MAX_LIFE_SECONDS, SignIn, TemporaryToken
 
 log = logging.getLogger(__name__)
 

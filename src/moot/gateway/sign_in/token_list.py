@@ -11,9 +11,9 @@ from moot.errors import InvalidRequest, ParticipantNotFound
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.space.members import SpaceMember, load_capabilities
+from moot.space.members.member import SpaceMember, load_capabilities
 from moot.space.state import State
-from moot.space.temporary_tokens import MAX_LIFE_SECONDS, TemporaryToken
+from moot.space.tokens.temporary_tokens import MAX_LIFE_SECONDS, TemporaryToken
 
 # Of 64: no two tokens of a space share so many.
 _ID_CHARS: Final = 16

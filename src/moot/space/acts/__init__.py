@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.space.budgets import Charge
-from moot.space.effect_keys import EffectUse
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
-from moot.space.members import Session
+from moot.space.members.member import Session
+from moot.space.proposals.budgets import Charge
+from moot.space.proposals.effect_keys import EffectUse
 from moot.space.state import State
 
 

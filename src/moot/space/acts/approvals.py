@@ -11,9 +11,11 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Rights
 from moot.protocol.proposal_life import RULE_CONTEXT, RULE_KINDS
-from moot.space.budgets import Charge, describe_charge, find_charges
 from moot.space.config import Name
-from moot.space.effect_keys import (
+from moot.space.effects import Effect, Mint
+from moot.space.members.member import Session
+from moot.space.proposals.budgets import Charge, describe_charge, find_charges
+from moot.space.proposals.effect_keys import (
     EffectRecord,
     EffectUse,
     describe_classes,
@@ -21,9 +23,7 @@ from moot.space.effect_keys import (
     describe_use_of,
     find_uses,
 )
-from moot.space.effects import Effect, Mint
-from moot.space.members import Session
-from moot.space.proposal_ledger import ProposalRecord
+from moot.space.proposals.proposal_ledger import ProposalRecord
 from moot.space.state import State
 
 # Open proposals of which is told, after a call, what it left them of a budget; whoever asks is told of all.

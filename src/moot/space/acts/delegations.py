@@ -8,10 +8,10 @@ from moot.errors import CapabilityViolation, InvalidOperation, InvalidRequest, R
 from moot.protocol.envelope import Envelope
 from moot.space.acts import Act
 from moot.space.config import Name
-from moot.space.delegation_table import DelegationRecord
 from moot.space.effects import Effect, Mint
+from moot.space.grants.delegation_table import DelegationRecord
 from moot.space.id_window import SeenEnvelope
-from moot.space.members import Session
+from moot.space.members.member import Session
 from moot.space.state import State
 
 # A long holiday; whoever is away for longer has their rights given to somebody else.

@@ -10,17 +10,17 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.exact_numbers import has_rounded_number
 from moot.protocol.operation import Json, Payload
 from moot.protocol.patterns import Capability, Rights, covered_by, covers, overlaps, read_capabilities
-from moot.space import grant_limits
 from moot.space.acts import Act
 from moot.space.effects import Effect, Mint, Reply
-from moot.space.grant_limits import check_grant_limits, read_grant_limits
-from moot.space.grant_table import GrantRecord
+from moot.space.grants import grant_limits
+from moot.space.grants.grant_limits import check_grant_limits, read_grant_limits
+from moot.space.grants.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
-from moot.space.listing import bytes_of
-from moot.space.members import Session, SpaceMember
-from moot.space.roster import is_gateway
+from moot.space.members.listing import bytes_of
+from moot.space.members.member import Session, SpaceMember
+from moot.space.members.roster import is_gateway
+from moot.space.members.welcome import welcome_again
 from moot.space.state import State
-from moot.space.welcome import welcome_again
 
 # Living grants to one member.
 MAX_GRANTS_PER_MEMBER: Final = 256

@@ -1,4 +1,4 @@
-"""Inviting and removing participants (MEW 3.6.5 to 3.6.7; D-23, D-24)."""
+"""Inviting participants and asking for their removal (MEW 3.6.5 to 3.6.7; D-23, D-24)."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ from collections.abc import Sequence
 
 from moot.errors import InvalidOperation, InvalidRequest, Refused, ResourceLimit
 from moot.protocol import payloads
-from moot.protocol.close_codes import REMOVED
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
-from moot.space import grant_limits, sign_in
-from moot.space.acts import Act, control
-from moot.space.acts.approvals import announce_votes
+from moot.space.acts import Act
 from moot.space.acts.grants import check_delegation, check_numbers
-from moot.space.acts.streams import close_streams_of, drop_target, drop_writer
+from moot.space.acts.membership import remove_member
 from moot.space.config import Name
-from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mail, Mint, Reply, Result
-from moot.space.grant_table import GrantRecord
+from moot.space.effects import Credential, Deliver, Effect, Mail, Mint, Reply, Result
+from moot.space.grants import grant_limits
+from moot.space.grants.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
-from moot.space.listing import bytes_of, describe_member
-from moot.space.lookalikes import check_name
-from moot.space.members import Session, SpaceMember
-from moot.space.roster import is_gateway, logical_name
+from moot.space.members.listing import bytes_of, describe_member
+from moot.space.members.lookalikes import check_name
+from moot.space.members.member import Session, SpaceMember
+from moot.space.members.roster import is_gateway, logical_name
 from moot.space.state import State
-from moot.space.welcome import welcome_again
 
 # One plain address (RFC 5321's common part): a list of them would send the token to several people.
 _ADDRESS = re.compile(
@@ -145,59 +142,3 @@ def prepare_kick(state: State, session: Session, envelope: Envelope) -> Act:
         return remove_member(state, member, reason if isinstance(reason, str) else "kicked", now, mint)
 
     return Act(execute)
-
-
-def remove_member(state: State, member: SpaceMember, reason: str, now: float, mint: Mint) -> list[Effect]:
-    """D-24: out at once, on every socket, with all that hung on it. Known as kicked until restored."""
-    was_present = member.present
-    effects: list[Effect] = []
-    for session in list(member.sessions.values()):
-        state.roster.detach_session(session)
-        effects.append(Disconnect(session.id, REMOVED, f"removed from the space: {reason}"))
-    state.membership_changed()
-    orphaned = state.ledger.open_of(member.name)
-    # Decision 0015: clients learn from this that its proposals are withdrawn. A guest is told of elsewhere.
-    if was_present or (orphaned and not member.anonymous):
-        gone = payloads.presence("leave", payloads.member(member.id, name=member.name), reason=reason)
-        effects.append(state.announce("system/presence", gone, now, mint))
-    member.kicked = True
-    control.lift_pause(state, member)
-    member.shut_down = None
-    state.roster.set_credentials(member, ())
-    state.passkeys.remove([key.id for key in state.passkeys.of(member.name)])
-    own = state.temporary_tokens.of(member.name)
-    # Those that they made for others as an administrator end with them.
-    accounts = {member.subject, *(token.keys[0] for token in own if token.source == "sign_in")}
-    made = [
-        token
-        for token in state.temporary_tokens.by_hash.values()
-        if token.made_by and token.made_by in accounts
-    ]
-    state.temporary_tokens.remove([token.hash for token in own])
-    effects += sign_in.end_tokens(state, [token.hash for token in made], sign_in.REVOKED, now, mint)
-    effects.append(Credential(member.name, ()))
-    for proposal in orphaned:
-        state.settle_proposal(proposal, "withdrawn", None, now)
-    voted_for = [
-        each.id
-        for each in state.ledger.all_open()
-        if member.name in each.approved_by or member.name in each.delegated_votes.values()
-    ]
-    for proposal in state.ledger.all_open():
-        for names in (proposal.approved_by, proposal.rejected_by):
-            if member.name in names:
-                names.remove(member.name)
-        proposal.drop_delegated_vote(member.name)
-    state.delegations.forget(member.name)
-    state.forget_pending_answers(member.name)
-    effects += state.host_gone(member.name, "host_left" if member.anonymous else "host_removed", now, mint)
-    effects += close_streams_of(state, member.name, "owner_removed", now, mint)
-    effects += drop_writer(state, member, "removed", now, mint)
-    drop_target(state, member.name)
-    state.roster.release_runtime_id(member)
-    state.membership_changed()
-    for grant in state.grants.to(member.name):
-        state.grants.remove(grant.id)
-        state.forget_grant(grant)
-    effects += welcome_again(state, state.revoke_unsupported(), now, mint)
-    return effects + announce_votes(state, voted_for, now, mint)

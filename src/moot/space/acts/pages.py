@@ -18,13 +18,13 @@ from moot.protocol import strict_json
 from moot.protocol.dialects.translation import show_capabilities
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json, Payload
-from moot.space import offer_owners
 from moot.space.acts import Act
+from moot.space.acts.proposal_listing import ProposalReader, find_proposals, list_proposals
 from moot.space.effects import Effect, Mint, Reply, Result
 from moot.space.id_window import SeenEnvelope
-from moot.space.listing import describe_page, page_bytes
-from moot.space.members import Session
-from moot.space.proposal_listing import ProposalReader, find_proposals, list_proposals
+from moot.space.members.listing import describe_page, page_bytes
+from moot.space.members.member import Session
+from moot.space.proposals import offer_owners
 from moot.space.state import State
 
 # Of one question.

@@ -5,16 +5,16 @@ from __future__ import annotations
 from moot.errors import PasskeyInvalid, PasskeyRequired
 from moot.protocol.envelope import Envelope
 from moot.space.config import Name
-from moot.space.members import Session
-from moot.space.passkey_proof import (
+from moot.space.members.member import Session
+from moot.space.proposals.proposal_ledger import ProposalRecord
+from moot.space.state import State
+from moot.space.tokens.passkey_proof import (
     CHALLENGE_SECONDS,
     Assertion,
     challenge_key,
     decision_challenge,
     read_assertion,
 )
-from moot.space.proposal_ledger import ProposalRecord
-from moot.space.state import State
 
 
 def check_passkey(

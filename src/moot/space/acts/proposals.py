@@ -30,8 +30,12 @@ from moot.space.acts.approvals import (
     describe_open_votes,
 )
 from moot.space.acts.passkey_votes import check_passkey, note_passkey
-from moot.space.continued_calls import find_continued
-from moot.space.counter_proposals import (
+from moot.space.effects import Effect, Mint
+from moot.space.grants.delegations import acting_for
+from moot.space.id_window import SeenEnvelope
+from moot.space.members.member import Session
+from moot.space.proposals.continued_calls import find_continued
+from moot.space.proposals.counter_proposals import (
     check_originals_named,
     check_votes_of_counter,
     combine_needed,
@@ -39,12 +43,8 @@ from moot.space.counter_proposals import (
     find_countered,
     may_author_vote,
 )
-from moot.space.delegations import acting_for
-from moot.space.effects import Effect, Mint
-from moot.space.id_window import SeenEnvelope
-from moot.space.members import Session
-from moot.space.proposal_ledger import ProposalRecord
-from moot.space.quorum import NeededApprovals, find_needed_approvals
+from moot.space.proposals.proposal_ledger import ProposalRecord
+from moot.space.proposals.quorum import NeededApprovals, find_needed_approvals
 from moot.space.state import State
 
 # Bytes of these: they stay in memory, for whoever joins later. As many as four of the largest envelopes.

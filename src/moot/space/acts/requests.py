@@ -12,16 +12,16 @@ from moot.protocol.operation import Operation
 from moot.protocol.unknown_outcome import says_unknown
 from moot.space.acts import Act
 from moot.space.acts.approvals import announce_uses, is_approved_by_person, may_confirm
-from moot.space.budgets import Charge, find_charges
 from moot.space.config import Name
-from moot.space.continued_calls import find_continued, note_wanted_input
-from moot.space.counter_proposals import find_counter, without_counters
-from moot.space.delegations import acting_for
-from moot.space.effect_keys import EffectUse, find_uses
 from moot.space.effects import Effect, Mint
+from moot.space.grants.delegations import acting_for
 from moot.space.id_window import SeenEnvelope
-from moot.space.members import Session
-from moot.space.offer_owners import LIST_METHODS
+from moot.space.members.member import Session
+from moot.space.proposals.budgets import Charge, find_charges
+from moot.space.proposals.continued_calls import find_continued, note_wanted_input
+from moot.space.proposals.counter_proposals import find_counter, without_counters
+from moot.space.proposals.effect_keys import EffectUse, find_uses
+from moot.space.proposals.offer_owners import LIST_METHODS
 from moot.space.state import State
 
 

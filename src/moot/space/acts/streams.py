@@ -20,8 +20,8 @@ from moot.space.acts import Act, without_none
 from moot.space.config import Name
 from moot.space.effects import Effect, Mint, Result
 from moot.space.id_window import SeenEnvelope
-from moot.space.listing import stream_bytes
-from moot.space.members import Session, SpaceMember
+from moot.space.members.listing import stream_bytes
+from moot.space.members.member import Session, SpaceMember
 from moot.space.state import State
 from moot.space.stream_table import SERVER_FIELDS, StreamRecord
 

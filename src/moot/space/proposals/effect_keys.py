@@ -28,9 +28,9 @@ from moot.protocol.envelope import rfc3339
 from moot.protocol.hidden_text import show_hidden
 from moot.protocol.operation import Json, Payload
 from moot.protocol.same_value import NotComparable, same_form
-from moot.space.budgets import exact_json
 from moot.space.config import Name, SpaceEffect
-from moot.space.quorum import binds_call
+from moot.space.proposals.budgets import exact_json
+from moot.space.proposals.quorum import binds_call
 
 # Keys that one space remembers: a day of a large company's payments, in about 4 MB.
 MAX_KEYS: Final = 10_000

@@ -16,7 +16,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Notation, Rights, covered_by, read_capability
 from moot.space.config import Name, ParticipantConfig, SessionId
 from moot.space.id_window import SeenEnvelope
-from moot.space.send_rate import SendRateLimiter
+from moot.space.members.send_rate import SendRateLimiter
 
 # A sender may make kinds up; this many are kept ready.
 _KINDS_KEPT: Final = 64

@@ -10,17 +10,17 @@ from moot.errors import InvalidOperation, ParticipantNotFound
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by
-from moot.space import membership, sign_in
+from moot.space.acts import membership
 from moot.space.acts.approvals import describe_open_votes
-from moot.space.acts.invites import remove_member
+from moot.space.acts.membership import remove_member
 from moot.space.acts.proposals import bind_open
 from moot.space.config import Name, ParticipantConfig, SpaceConfig
 from moot.space.effects import Credential, Effect, Mint, Result, Token
-from moot.space.members import FREE_NAME, Session, SpaceMember
-from moot.space.passkey_changes import remove_all_passkeys
-from moot.space.send_rate import SendRateLimiter
+from moot.space.inputs.passkey_changes import remove_all_passkeys
+from moot.space.members.member import FREE_NAME, Session, SpaceMember
+from moot.space.members.send_rate import SendRateLimiter
+from moot.space.members.welcome import welcome, welcome_again
 from moot.space.state import State
-from moot.space.welcome import welcome, welcome_again
 
 
 def reload(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Effect]:
@@ -41,7 +41,7 @@ def reload(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Ef
         if impostor.subject is not None and impostor.name == name:
             # Whoever signed in under it does not get the rights of a participant of the configuration.
             tokens = [token.hash for token in state.temporary_tokens.of(impostor.name)]
-            effects += sign_in.end_tokens(state, tokens, f"the name {name} is taken now", now, mint)
+            effects += membership.end_tokens(state, tokens, f"the name {name} is taken now", now, mint)
             effects += remove_all_passkeys(state, impostor.name, now, mint)
             state.delegations.forget(impostor.name)
             impostor.subject, impostor.signed_in = None, {}

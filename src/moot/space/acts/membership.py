@@ -1,4 +1,4 @@
-"""Joining, leaving, and guests (MEW 3.7, 3.8.1; D-02, D-17, D-19, D-21, D-22)."""
+"""Joining, leaving, guests, and being removed (MEW 3.7, 3.8.1; D-02, D-17, D-19, D-21, D-22, D-24)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ from moot.errors import InvalidRequest, ParticipantNotFound
 from moot.protocol import payloads
 from moot.protocol.close_codes import POLICY, REMOVED, REPLACED
 from moot.protocol.envelope import DialectName
-from moot.space.acts import invites, streams
+from moot.space.acts import control, streams
+from moot.space.acts.approvals import announce_votes
 from moot.space.config import Name, SessionId
-from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply
-from moot.space.listing import describe_member
-from moot.space.members import Options, Session, SpaceMember
-from moot.space.roster import logical_name
+from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mint, Reply
+from moot.space.members.listing import describe_member
+from moot.space.members.member import Options, Session, SpaceMember
+from moot.space.members.roster import logical_name
+from moot.space.members.welcome import welcome, welcome_again
 from moot.space.state import State
-from moot.space.welcome import welcome
 
 # A member without a connection that polls over HTTP can be given an approved call for so long after a
 # poll: three polls of one that comes every ten seconds. 0: never.
 POLL_PRESENCE_SECONDS: Final = 30
+
+# Why a connection ends whose token does.
+ENDED: Final = "the token of this connection has expired: sign in again"
+SIGNED_OUT: Final = "signed out"
+REVOKED: Final = "the token of this connection was revoked"
 
 
 def join(
@@ -198,8 +204,76 @@ def _forget_guest(state: State, member: SpaceMember, now: float, mint: Mint) -> 
     """D-17: a guest's rights end with its connection."""
     effects: list[Effect] = [
         effect
-        for effect in invites.remove_member(state, member, "left", now, mint)
+        for effect in remove_member(state, member, "left", now, mint)
         if isinstance(effect, Deliver | Reply)
     ]
     state.forget_member(member)
+    return effects
+
+
+def remove_member(state: State, member: SpaceMember, reason: str, now: float, mint: Mint) -> list[Effect]:
+    """D-24: out at once, on every socket, with all that hung on it. Known as kicked until restored."""
+    was_present = member.present
+    effects: list[Effect] = []
+    for session in list(member.sessions.values()):
+        state.roster.detach_session(session)
+        effects.append(Disconnect(session.id, REMOVED, f"removed from the space: {reason}"))
+    state.membership_changed()
+    orphaned = state.ledger.open_of(member.name)
+    # Decision 0015: clients learn from this that its proposals are withdrawn. A guest is told of elsewhere.
+    if was_present or (orphaned and not member.anonymous):
+        gone = payloads.presence("leave", payloads.member(member.id, name=member.name), reason=reason)
+        effects.append(state.announce("system/presence", gone, now, mint))
+    member.kicked = True
+    control.lift_pause(state, member)
+    member.shut_down = None
+    state.roster.set_credentials(member, ())
+    state.passkeys.remove([key.id for key in state.passkeys.of(member.name)])
+    own = state.temporary_tokens.of(member.name)
+    # Those that they made for others as an administrator end with them.
+    accounts = {member.subject, *(token.keys[0] for token in own if token.source == "sign_in")}
+    made = [
+        token
+        for token in state.temporary_tokens.by_hash.values()
+        if token.made_by and token.made_by in accounts
+    ]
+    state.temporary_tokens.remove([token.hash for token in own])
+    effects += end_tokens(state, [token.hash for token in made], REVOKED, now, mint)
+    effects.append(Credential(member.name, ()))
+    for proposal in orphaned:
+        state.settle_proposal(proposal, "withdrawn", None, now)
+    voted_for = [
+        each.id
+        for each in state.ledger.all_open()
+        if member.name in each.approved_by or member.name in each.delegated_votes.values()
+    ]
+    for proposal in state.ledger.all_open():
+        for names in (proposal.approved_by, proposal.rejected_by):
+            if member.name in names:
+                names.remove(member.name)
+        proposal.drop_delegated_vote(member.name)
+    state.delegations.forget(member.name)
+    state.forget_pending_answers(member.name)
+    effects += state.host_gone(member.name, "host_left" if member.anonymous else "host_removed", now, mint)
+    effects += streams.close_streams_of(state, member.name, "owner_removed", now, mint)
+    effects += streams.drop_writer(state, member, "removed", now, mint)
+    streams.drop_target(state, member.name)
+    state.roster.release_runtime_id(member)
+    state.membership_changed()
+    for grant in state.grants.to(member.name):
+        state.grants.remove(grant.id)
+        state.forget_grant(grant)
+    effects += welcome_again(state, state.revoke_unsupported(), now, mint)
+    return effects + announce_votes(state, voted_for, now, mint)
+
+
+def end_tokens(state: State, hashes: list[str], reason: str, now: float, mint: Mint) -> list[Effect]:
+    """Void these tokens and end the sessions that they admitted."""
+    state.temporary_tokens.remove(hashes)
+    void = set(hashes)
+    effects: list[Effect] = []
+    for session in list(state.roster.sessions.values()):
+        if session.options.token in void:
+            effects.append(Disconnect(session.id, REMOVED, reason))
+            effects += remove_session(state, session, now, mint)
     return effects

@@ -19,7 +19,7 @@ from moot.errors import InvalidOperation, PasskeyInvalid, PasskeyRequired, Resou
 from moot.protocol import base64url
 from moot.protocol.operation import Json
 from moot.space.config import Name
-from moot.space.passkey_proof import Assertion, VerificationKey, challenge_key, verify_assertion
+from moot.space.tokens.passkey_proof import Assertion, VerificationKey, challenge_key, verify_assertion
 
 # A computer, a phone, a spare key, and those that were replaced and forgotten.
 MAX_PASSKEYS_PER_MEMBER: Final = 16

@@ -7,12 +7,16 @@ approved is that call. Anything else in it has to be the same, and each request 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from moot.protocol.continuation import given_input, is_same_call, wanted_input
 from moot.protocol.envelope import Envelope
 from moot.space.config import Name
-from moot.space.members import Session
-from moot.space.proposal_ledger import ProposalRecord
-from moot.space.state import State
+from moot.space.members.member import Session
+from moot.space.proposals.proposal_ledger import ProposalRecord
+
+if TYPE_CHECKING:
+    from moot.space.state import State
 
 
 def note_wanted_input(

@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Final
 
 from moot.errors import InvalidRequest
-from moot.space.members import SpaceMember
-from moot.space.roster import SpaceRoster
+from moot.space.members.member import SpaceMember
+from moot.space.members.roster import SpaceRoster
 
 # By lower case: what looks alike in common fonts, and what is easily passed over.
 _ALIKE: Final = str.maketrans("01i", "oll", "._:-")

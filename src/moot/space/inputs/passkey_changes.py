@@ -8,14 +8,14 @@ import msgspec
 
 from moot.errors import InvalidOperation, PasskeyInvalid, PasskeyRequired, Unauthorized
 from moot.protocol import base64url
-from moot.space import sign_in
 from moot.space.acts.approvals import announce_votes
 from moot.space.config import Name
 from moot.space.effects import Effect, Mint
-from moot.space.passkey_proof import Assertion
-from moot.space.passkeys import Passkey
+from moot.space.inputs import sign_in
 from moot.space.state import State
-from moot.space.temporary_tokens import TemporaryToken
+from moot.space.tokens.passkey_proof import Assertion
+from moot.space.tokens.passkeys import Passkey
+from moot.space.tokens.temporary_tokens import TemporaryToken
 
 
 class PasskeyInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

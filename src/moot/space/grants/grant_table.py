@@ -20,7 +20,7 @@ import msgspec
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by
 from moot.space.config import Name
-from moot.space.members import load_capabilities, save_capability
+from moot.space.members.member import load_capabilities, save_capability
 
 
 class GrantRecord(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ Such a grant cannot be handed on. Where it is not known how much time or how man
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -23,10 +23,12 @@ from moot.errors import InvalidRequest, ResourceLimit
 from moot.protocol.operation import Json, Payload
 from moot.protocol.patterns import Rights
 from moot.space.effects import Effect, Mint
-from moot.space.grant_table import GrantRecord
-from moot.space.members import Session
-from moot.space.state import State
-from moot.space.welcome import welcome_again
+from moot.space.grants.grant_table import GrantRecord
+from moot.space.members.member import Session
+from moot.space.members.welcome import welcome_again
+
+if TYPE_CHECKING:
+    from moot.space.state import State
 
 GrantEnd = Literal["expired", "used_up", "clock_lost"]
 

@@ -20,7 +20,7 @@ from moot.protocol.patterns.globs import MAX_TEXT
 from moot.protocol.patterns.jsonpath import MAX_VISITS, MessageVisits
 from moot.protocol.patterns.pattern import Fields, Node, OneOf, Pattern, Search
 from moot.space.config import Name, Quorum
-from moot.space.offer_owners import LIST_METHODS
+from moot.space.proposals.offer_owners import LIST_METHODS
 
 # What is there is no call of it: without its list nobody could propose a tool.
 UNBOUND_METHODS: Final = LIST_METHODS | {"initialize", "ping"}

@@ -27,7 +27,7 @@ from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json, Payload
 from moot.protocol.patterns.globs import glob
 from moot.space.config import BudgetPeriod, SpaceBudget
-from moot.space.quorum import binds_call
+from moot.space.proposals.quorum import binds_call
 
 # Of one amount, before and after the point: more than any currency has.
 MAX_DIGITS: Final = 18

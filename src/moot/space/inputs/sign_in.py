@@ -12,20 +12,15 @@ from collections.abc import Sequence
 import msgspec
 
 from moot.errors import InvalidRequest, ParticipantNotFound, ResourceLimit, Unauthorized
-from moot.protocol.close_codes import REMOVED
-from moot.space import membership
+from moot.space.acts import membership
 from moot.space.config import Name, SessionId
-from moot.space.effects import Credential, Disconnect, Effect, Mint
-from moot.space.lookalikes import check_name
-from moot.space.members import FREE_NAME, SpaceMember, TokenRights, load_capabilities
-from moot.space.roster import logical_name
+from moot.space.effects import Credential, Effect, Mint
+from moot.space.members.lookalikes import check_name
+from moot.space.members.member import FREE_NAME, SpaceMember, TokenRights, load_capabilities
+from moot.space.members.roster import logical_name
+from moot.space.members.welcome import welcome, welcome_again
 from moot.space.state import State
-from moot.space.temporary_tokens import SignIn, TemporaryToken
-from moot.space.welcome import welcome, welcome_again
-
-ENDED = "the token of this connection has expired: sign in again"
-SIGNED_OUT = "signed out"
-REVOKED = "the token of this connection was revoked"
+from moot.space.tokens.temporary_tokens import SignIn, TemporaryToken
 
 
 def check_sign_in(state: State, sign_in: SignIn) -> None:
@@ -119,24 +114,12 @@ def _tokens_in_use(member: SpaceMember) -> set[str | None]:
     return {session.options.token for session in member.sessions.values()}
 
 
-def end_tokens(state: State, hashes: list[str], reason: str, now: float, mint: Mint) -> list[Effect]:
-    """Void these tokens and end the sessions that they admitted."""
-    state.temporary_tokens.remove(hashes)
-    void = set(hashes)
-    effects: list[Effect] = []
-    for session in list(state.roster.sessions.values()):
-        if session.options.token in void:
-            effects.append(Disconnect(session.id, REMOVED, reason))
-            effects += membership.remove_session(state, session, now, mint)
-    return effects
-
-
 def sign_out(
     state: State, keys: list[str], *, issued_before: float, forget_at: float, now: float, mint: Mint
 ) -> list[Effect]:
     """End what was signed in under these keys before a time, and let no such token in again."""
     ended = state.temporary_tokens.void(keys, issued_before=issued_before, forget_at=forget_at, now=now)
-    return end_tokens(state, ended, SIGNED_OUT, now, mint)
+    return membership.end_tokens(state, ended, membership.SIGNED_OUT, now, mint)
 
 
 def revoke_tokens(state: State, hashes: Sequence[str], now: float, mint: Mint) -> list[Effect]:
@@ -147,7 +130,7 @@ def revoke_tokens(state: State, hashes: Sequence[str], now: float, mint: Mint) -
         # While it goes on: also what was made with those.
         ended += [each for each in state.temporary_tokens.made_with([token_hash]) if each not in ended]
         if state.temporary_tokens.get(token_hash) is not None:
-            effects += end_tokens(state, [token_hash], REVOKED, now, mint)
+            effects += membership.end_tokens(state, [token_hash], membership.REVOKED, now, mint)
         owner = state.roster.find_token_owner(token_hash)
         if owner is None:
             continue

@@ -17,11 +17,11 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE, DialectName, Envelope, readdress, rfc3339
 from moot.protocol.operation import Json
 from moot.space.acts.approvals import describe_votes
-from moot.space.budgets import list_budgets
-from moot.space.delegations import describe_delegations
-from moot.space.effect_keys import list_effects
-from moot.space.members import SpaceMember
-from moot.space.proposal_ledger import ProposalRecord
+from moot.space.grants.delegations import describe_delegations
+from moot.space.members.member import SpaceMember
+from moot.space.proposals.budgets import list_budgets
+from moot.space.proposals.effect_keys import list_effects
+from moot.space.proposals.proposal_ledger import ProposalRecord
 from moot.space.state import State
 
 # What an entry has beside its envelope, generously.

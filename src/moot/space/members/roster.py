@@ -12,7 +12,7 @@ from typing import Final
 from moot.errors import InvalidRequest, ParticipantNotFound, ResourceLimit, UsageError
 from moot.protocol.operation import Json
 from moot.space.config import Name, SessionId
-from moot.space.members import Session, SpaceMember
+from moot.space.members.member import Session, SpaceMember
 
 # D-23; `:` only in runtime ids, so that no logical name looks like the gateway's.
 _LOGICAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)

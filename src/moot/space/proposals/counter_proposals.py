@@ -14,15 +14,18 @@ itself: nobody gets a call of their own past a quorum by naming somebody's harml
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from moot.errors import ApprovalRequired, PasskeyRequired, ProposalMismatch
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Operation
-from moot.space.grant_limits import rights_at
-from moot.space.members import Session
-from moot.space.proposal_ledger import ProposalRecord
-from moot.space.quorum import NeededApprovals
-from moot.space.state import State
+from moot.space.grants.grant_limits import rights_at
+from moot.space.members.member import Session
+from moot.space.proposals.proposal_ledger import ProposalRecord
+from moot.space.proposals.quorum import NeededApprovals
+
+if TYPE_CHECKING:
+    from moot.space.state import State
 
 
 def find_countered(state: State, session: Session, envelope: Envelope, now: float) -> list[ProposalRecord]:

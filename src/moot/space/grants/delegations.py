@@ -13,14 +13,18 @@ pause or membership. It is for decisions alone:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.exact_numbers import with_exact_numbers
 from moot.protocol.kinds import DELEGATED_KINDS
 from moot.protocol.operation import Json
 from moot.space.config import Name
-from moot.space.grant_limits import rights_at
-from moot.space.members import Session
-from moot.space.state import State
+from moot.space.grants.grant_limits import rights_at
+from moot.space.members.member import Session
+
+if TYPE_CHECKING:
+    from moot.space.state import State
 
 
 def find_giver(state: State, session: Session, envelope: Envelope, now: float) -> Name | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from moot.protocol.patterns import Capability
-    from moot.space.members import Session, SpaceMember
+    from moot.space.members.member import Session, SpaceMember
     from moot.space.state import State
     from moot.space.stream_table import StreamRecord
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from moot.space.config import SessionId
 from moot.space.effects import Effect, Mint, Reply
-from moot.space.listing import describe_welcome
-from moot.space.members import SpaceMember
-from moot.space.state import State
+from moot.space.members.listing import describe_welcome
+from moot.space.members.member import SpaceMember
+
+if TYPE_CHECKING:
+    from moot.space.state import State
 
 
 def welcome(

@@ -1,0 +1,1 @@
+"""What members prove themselves with: short-lived tokens and passkeys."""
