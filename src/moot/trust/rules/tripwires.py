@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from moot.protocol.operation import Json
-from moot.protocol.patterns.pattern import Fields, Node, OneOf, Text
-from moot.trust.history.proposal_case import Case, leaves, path_text, type_of
+from moot.trust.history.proposal_case import Case, Path, leaves, path_text, type_of, values_at
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import AcceptedCalls
-from moot.trust.rules.conditions import Range, is_plain
-from moot.trust.rules.rule import Rule, admits
+from moot.trust.rules.conditions import is_plain
+from moot.trust.rules.rule import Rule
+from moot.trust.rules.rule_samples import sample_call
 from moot.trust.rules.rule_words import count_text
-from moot.values.kinds import ValuePattern
 from moot.values.templates import is_visible
 
 # A number this many times beyond a range, or a text of more characters, is not an accident.
@@ -187,103 +186,43 @@ def find_anomaly(rule: Rule, case: Case, accepted: AcceptedCalls | None = None) 
     call that people approved had them, too. A rule for any arguments that goes by their origins says nothing
     of what is usual.
     """
-    if rule.decision != "approve" or not _is_same_call(rule, case):
+    if rule.decision != "approve" or (rule.ask is not None and rule.extra_arguments):
         return None
-    if rule.ask is not None and rule.extra_arguments:
+    mismatches = set(rule.mismatches(case, case.at))
+    if not mismatches.isdisjoint({"proposer", "to", "method", "tool"}):
         return None
     if case.unexpected_fields:
         return f"unexpected field {case.unexpected_fields[0]}"
-    unknown = (
-        [
-            path_text(path)
-            for path in rule.unnamed_arguments(case.arguments)
-            if accepted is None or not accepted.knows(case, path)
-        ]
-        if not rule.extra_arguments
-        else []
-    )
-    if unknown:
-        return f"{count_text(len(unknown), 'unknown argument')}: {_shown(unknown[0])}"
-    for name, value in case.arguments.items():
-        odd = _argument_anomaly(rule, name, value)
-        if odd is not None and not _is_known(case, name, value, accepted):
-            return f"{_shown(name)} {odd}"
+    accepted = accepted or AcceptedCalls()
+    if not rule.extra_arguments:
+        unnamed = rule.unnamed_arguments(case.arguments)
+        if unknown := [path_text(path) for path in unnamed if not accepted.knows(case, path)]:
+            return f"{count_text(len(unknown), 'unknown argument')}: {_shown(unknown[0])}"
+    sample = sample_call(rule).arguments
+    for path, value in leaves(case.arguments):
+        wrong = {f"{part}.{name}" for part in ("arguments", "range") for name in (path[0], path_text(path))}
+        if wrong.isdisjoint(mismatches) or accepted.knows_value(case, path, value, factor=_FAR_FACTOR):
+            continue
+        if odd := _oddity(rule, path, value, values_at(sample, path)):
+            return f"{_shown(path_text(path))} {odd}"
     return None
 
 
-def _is_known(case: Case, name: str, value: Json, accepted: AcceptedCalls | None) -> bool:
-    return accepted is not None and all(
-        accepted.knows_value(case, path, inner, factor=_FAR_FACTOR) for path, inner in leaves({name: value})
-    )
-
-
-def _is_same_call(rule: Rule, case: Case) -> bool:
-    fits = set(rule.mismatches(case, case.at))
-    return fits.isdisjoint({"proposer", "to", "method", "tool"})
-
-
-def _argument_anomaly(rule: Rule, name: str, value: Json) -> str | None:
-    for path, text in leaves({name: value}):
-        if path in rule.values:
-            odd = _text_anomaly(rule.values[path], text)
-            if odd is not None:
-                return odd
-    inner = rule.argument(name)
-    spans = {path: span for path, span in rule.range.items() if path[0] == name}
-    if (name,) in spans:
-        return _number_anomaly(spans[name,], value)
-    if inner is None or _matches_anything(inner):
-        return None
-    wanted = _types(inner)
-    if wanted and type_of(value) not in wanted:
+def _oddity(rule: Rule, path: Path, value: Json, usual: tuple[Json, ...]) -> str | None:
+    """What is odd about a value that does not match, beside one that would."""
+    if usual and type_of(value).removeprefix("whole ") != type_of(usual[0]).removeprefix("whole "):
         return f"is a {type_of(value)}, which is a new type"
-    for path, text in leaves({name: value}):
-        if isinstance(text, str):
-            if len(text) > _MAX_TEXT_CHARS:
-                return f"is {len(text)} characters long"
-            if not is_plain(text) and not admits(inner, value):
-                return "contains escapes, '..' or invisible characters"
-        if path in spans:
-            odd = _number_anomaly(spans[path], text)
-            if odd is not None:
-                return odd
-    return None
-
-
-def _text_anomaly(pattern: ValuePattern, value: Json) -> str | None:
-    if not isinstance(value, str):
-        return f"is a {type_of(value)}, which is a new type"
-    if len(value) > _MAX_TEXT_CHARS and pattern.kind != "text":
-        return f"is {len(value)} characters long"
-    # A shell, a database and people have uses for escapes; what hides from people has none.
-    plain = is_plain if pattern.kind not in ("shell", "sql", "text") else is_visible
-    if not plain(value) and not pattern.admits(value):
-        return "contains escapes, '..' or invisible characters"
-    return None
-
-
-def _number_anomaly(span: Range, value: Json) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return f"is a {type_of(value)}, which is a new type"
-    reach = max(abs(span.low), abs(span.high), 1)
-    if abs(value) > _FAR_FACTOR * reach:
+    pattern, span = rule.values.get(path), rule.range.get(path)
+    kind = None if pattern is None else pattern.kind
+    if isinstance(value, str):
+        if len(value) > _MAX_TEXT_CHARS and kind != "text":
+            return f"is {len(value)} characters long"
+        # A shell, a database and people have uses for escapes; what hides from people has none.
+        if not (is_visible if kind in ("shell", "sql", "text") else is_plain)(value):
+            return "contains escapes, '..' or invisible characters"
+    elif span is not None and abs(value) > _FAR_FACTOR * max(abs(span.low), abs(span.high), 1):
         return f"is {value}, far outside {span.low} to {span.high}"
     return None
-
-
-def _matches_anything(node: Node) -> bool:
-    return isinstance(node, Text) and node.glob.lone
-
-
-def _types(node: Node) -> set[str]:
-    match node:
-        case OneOf():
-            return set().union(*(_types(inner) for inner in node.alternatives))
-        case Fields():
-            return {"object"}
-    value = getattr(node, "value", "")
-    found = type_of(value)
-    return {"number", "whole number"} if found in ("number", "whole number") else {found}
 
 
 def _shown(name: str) -> str:
