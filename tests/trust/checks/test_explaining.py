@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.trust.checks.explain import MAX_ARGUMENT_CHARS, explain
-from moot.trust.checks.offline_verdict import judge_offline
+from moot.trust.checks.explain import MAX_ARGUMENT_CHARS, explain, judge_offline
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
 from moot.trust.rules.rule import Rule, RuleLimits
 from moot.trust.rules.rule_store import RuleStore

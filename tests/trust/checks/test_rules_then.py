@@ -47,7 +47,7 @@ def automatic() -> HistoryProposal:
     return decided(_case(), approved=True, by="bot", rule="reports")
 
 
-def test_a_decision_is_replayed_under_the_rule_that_made_it_and_what_changed_since_is_told() -> None:
+def test_a_decision_is_replayed_under_the_rule_that_made_it_whatever_became_of_that() -> None:
     decision = automatic()
     told = Told().rule(REPORTS).add(str(decision.decided.envelope), "mcp/request")
     told.rule(replace(REPORTS, tool="read_file"), why="written in rules.yaml")
@@ -57,13 +57,8 @@ def test_a_decision_is_replayed_under_the_rule_that_made_it_and_what_changed_sin
     assert found.verdict is not None
     assert (found.verdict.decision, found.verdict.rule) == ("approve", REPORTS)
     assert found.notes == ()
-    assert [each.text for each in found.since] == [
-        "rule reports was changed (written in rules.yaml)",
-        "rule reports was suspended (a tool changed)",
-        "rule reports was removed (removed by alice)",
-    ]
-    assert found.lines()[0] == "Rules of then: approve (rule reports matches)."
-    assert found.as_json()["since"][0]["rule"] == "reports"
+    assert found.lines() == ["Rules of then: approve (rule reports matches)."]
+    assert found.as_json()["rule"]["tool"] == "write_file"
 
 
 @pytest.mark.parametrize("state", ["suspended", "removed", "other", "limit", "stopped"])
@@ -101,7 +96,6 @@ def test_why_people_were_asked_is_what_the_rules_said_when_it_was_proposed() -> 
     found = told.replay(decision)
     assert found.verdict is not None
     assert (found.verdict.decision, found.verdict.why) == ("ask", "no rule matches")
-    assert [each.text for each in found.since] == []
     assert Told().add(case.id, "mcp/proposal").replay(decision).lines() == [
         "Rules of then: not known.",
         "  Until then the journal tells of no rule.",

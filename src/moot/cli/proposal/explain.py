@@ -64,8 +64,7 @@ def _find(ledger: ProposalHistory, named: str) -> HistoryProposal:
 def run(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from moot.trust.checks.explain import explain
-    from moot.trust.checks.offline_verdict import judge_offline
+    from moot.trust.checks.explain import explain, judge_offline
     from moot.trust.checks.rules_then import replay_then
     from moot.trust.history.ledger_reader import read_ledger
     from moot.trust.rules.rule_store import RuleStore

@@ -14,7 +14,9 @@ from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_evaluation import RuleVerdict, evaluate
+from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.rule_words import describe_rule, join_names
+from moot.trust.rules.tripwires import suspension_reasons
 
 # How many rules that do not match are named, the nearest first.
 MAX_OTHER_RULES: Final = 5
@@ -29,6 +31,7 @@ _PARTS: Final = {
     "after": "it does not apply yet",
     "before": "it no longer applies",
 }
+_BUDGET_NOTE: Final = "The approver may have a budget for all rules together, which is not known here."
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,38 @@ def explain(
     case, verdict = decision.case, verdict or evaluate(rules, decision.case, now)
     outcome, others = _outcome(decision, rules), _others(case, rules, now, verdict)
     return Explanation(decision.id, outcome, verdict, others, case.arguments, asked_because, tuple(notes))
+
+
+def judge_offline(
+    decision: HistoryProposal, store: RuleStore, history: Sequence[HistoryProposal], now: float
+) -> tuple[RuleVerdict, tuple[str, ...]]:
+    """What the rules say now, judged from files alone: the approver's folder and the journal.
+
+    Who is present and the approver's budget are not known there: notes say so. What the rules said then is
+    told by `rules_then`.
+    """
+    verdict = store.blocked() or store.rule_set.decide_after(
+        history,
+        decision.case,
+        now,
+        suspended=suspension_reasons(store.suspensions),
+        expired=store.expired_names(),
+    )
+    return verdict, tuple(_notes(verdict))
+
+
+def _notes(verdict: RuleVerdict) -> list[str]:
+    if verdict.rule is None or verdict.decision == "ask":
+        return []
+    notes = []
+    limits = verdict.rule.limits
+    if limits.while_present:
+        verb = "is" if len(limits.while_present) == 1 else "are"
+        names = join_names(limits.while_present)
+        notes.append(f"Only while {names} {verb} present; who is present is not known here.")
+    if limits.check_share:
+        notes.append(f"{limits.check_share:.0%} of such proposals are left to people as spot checks.")
+    return [*notes, _BUDGET_NOTE]
 
 
 def _short(arguments: Mapping[str, Json]) -> str:

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from moot.errors import UsageError
-from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.store.journal_reader import JournalRecord
 from moot.trust.history.proposal_history import HistoryProposal
@@ -26,19 +25,8 @@ from moot.trust.rules.rule_set import RuleSet
 from moot.trust.rules.rule_words import join_names
 
 _KIND: Final = "trust/rule"
-# Of what became of rules since, as much as somebody reads.
-MAX_SINCE: Final = 10
-
-
-class RuleChange(NamedTuple):
-    """What became of a rule; `rule` is "" for all of them."""
-
-    at: float
-    rule: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{rfc3339(self.at)}: {self.text}"
+# Of rules of which nothing is known, as many as somebody reads.
+MAX_UNTOLD: Final = 10
 
 
 @dataclass(slots=True)
@@ -51,29 +39,37 @@ class ToldRules:
     # Those that there were, and of which nobody told what they said.
     untold: tuple[str, ...] = ()
 
-    def take(self, payload: dict[str, Json], at: float) -> RuleChange | None:
-        """Take a message; None if it changes nothing."""
+    def take(self, payload: dict[str, Json]) -> None:
+        """Take a message; one that says nothing of rules changes nothing."""
         told, state, why = payload.get("rule"), payload.get("state"), str(payload.get("why", ""))
-        because = f" ({why})" if why else ""
         if told is None:
-            if state not in ("stopped", "resumed"):
-                return None
-            by = payload.get("by")
-            was, self.stopped = self.stopped, f"{by or 'a fault'} stopped all rules{because}"
-            if state == "resumed":
+            if state == "stopped":
+                because = f" ({why})" if why else ""
+                self.stopped = f"{payload.get('by') or 'a fault'} stopped all rules{because}"
+            elif state == "resumed":
                 self.stopped = None
-                return RuleChange(at, "", "all rules decided again") if was else None
-            return RuleChange(at, "", self.stopped) if was is None else None
+            return
         try:
             rule = rule_of_json(told) if isinstance(told, dict) else None
         except UsageError:
             # Of a later version, or by somebody who is no approver.
-            return None
+            return
         name = rule.name if rule is not None else told
-        change = None if not isinstance(name, str) else self._take(name, rule, state, at, because)
+        if isinstance(name, str):
+            self._take(name, rule, state, why)
         if isinstance(names := payload.get("rules"), list):
             self._list([each for each in names if isinstance(each, str)])
-        return change
+
+    def _take(self, name: str, rule: Rule | None, state: Json, why: str) -> None:
+        self.suspended.pop(name, None)
+        if state == "removed":
+            self.rules.pop(name, None)
+            return
+        if rule is not None:
+            self.rules[name] = rule
+            self.untold = tuple(each for each in self.untold if each != name)
+        if state == "suspended":
+            self.suspended[name] = why
 
     def _list(self, names: Sequence[str]) -> None:
         """These there are; what is remembered of calls stands in no file."""
@@ -81,42 +77,18 @@ class ToldRules:
         self.untold = tuple(name for name in names if name not in self.rules)
         self.rules = {name: self.rules[name] for name in (*names, *kept) if name in self.rules}
 
-    def _take(self, name: str, rule: Rule | None, state: Json, at: float, because: str) -> RuleChange | None:
-        before, was_suspended = self.rules.get(name), self.suspended.pop(name, None) is not None
-        if state == "removed":
-            self.rules.pop(name, None)
-            return None if before is None else RuleChange(at, name, f"rule {name} was removed{because}")
-        if rule is not None:
-            self.rules[name] = rule
-            self.untold = tuple(each for each in self.untold if each != name)
-        if state == "suspended":
-            self.suspended[name] = because.strip(" ()")
-            return None if was_suspended else RuleChange(at, name, f"rule {name} was suspended{because}")
-        if was_suspended:
-            return RuleChange(at, name, f"rule {name} was resumed{because}")
-        if rule is None or rule == before:
-            return None
-        return RuleChange(at, name, f"rule {name} was {'new' if before is None else 'changed'}{because}")
-
 
 @dataclass(frozen=True, slots=True)
 class RulesThen:
-    """What the rules of then say, and what became of them since. `verdict` is None if that is not known."""
+    """What the rules of then say. `verdict` is None if that is not known."""
 
     verdict: RuleVerdict | None
     notes: tuple[str, ...] = ()
-    since: tuple[RuleChange, ...] = ()
 
     def lines(self) -> list[str]:
         found = self.verdict
         said = "not known" if found is None else f"{found.decision} ({found.why})"
-        left = len(self.since) - MAX_SINCE
-        return [
-            f"Rules of then: {said}.",
-            *(f"  {each}" for each in self.notes),
-            *(f"  Since then, {each}." for each in self.since[:MAX_SINCE]),
-            *([f"  Since then, {left} further changes."] if left > 0 else []),
-        ]
+        return [f"Rules of then: {said}.", *(f"  {each}" for each in self.notes)]
 
     def as_json(self) -> dict[str, Json]:
         found = self.verdict
@@ -125,9 +97,6 @@ class RulesThen:
             "why": None if found is None else found.why,
             "rule": None if found is None or found.rule is None else rule_as_json(found.rule),
             "notes": list(self.notes),
-            "since": [
-                {"at": rfc3339(each.at), "rule": each.rule or None, "what": each.text} for each in self.since
-            ],
         }
 
 
@@ -143,39 +112,29 @@ def replay_then(
     by_rule = decision.rule is not None
     until = (decision.decided.envelope if by_rule else None) or decision.id
     told: dict[str, ToldRules] = {}
-    then: dict[str, ToldRules] | None = None
-    since: list[tuple[str, RuleChange]] = []
+    # The last one, where an id was used again (D-94).
+    then: tuple[dict[str, ToldRules], str] | None = None
     teller = ""
     for record in records:
         if record.id == until:
-            # The last one, where an id was used again (D-94).
-            then, since = deepcopy(told), []
+            then = deepcopy(told), teller
         elif record.kind.replace(".", "/") == _KIND and record.text("out") == "accepted":
-            who, payload = record.text("who"), record.envelope_fields.get("payload")
-            change = told.setdefault(who, ToldRules()).take(
-                payload if isinstance(payload, dict) else {}, record.time
-            )
-            teller = who if then is None else teller
-            if change is not None:
-                since.append((who, change))
-    then = told if then is None else then
-    who = decision.by if by_rule and decision.by in then else teller
-    rules = then.get(who or "", ToldRules())
+            teller, payload = record.text("who"), record.envelope_fields.get("payload")
+            told.setdefault(teller, ToldRules()).take(payload if isinstance(payload, dict) else {})
+    tellers, teller = then or (told, teller)
+    who = decision.by if by_rule and decision.by in tellers else teller
+    rules = tellers.get(who or "", ToldRules())
     if by_rule and decision.rule not in rules.rules:
         note = f"The journal does not tell what rule {decision.rule} said then."
         return RulesThen(None, (note,))
     if not rules.rules and rules.stopped is None:
         return RulesThen(None, ("Until then the journal tells of no rule.",))
     verdict = _judge(decision, rules, who or "", history)
-    case = decision.case
-    notes = _notes(decision, verdict, [each for each in then if each != who])
+    notes = _notes(decision, verdict, [each for each in tellers if each != who])
     if rules.untold:
-        names = join_names(rules.untold[:MAX_SINCE])
+        names = join_names(rules.untold[:MAX_UNTOLD])
         notes.append(f"There were other rules, of which the journal does not tell what they said: {names}.")
-    about = {"", decision.rule or "", verdict.rule.name if verdict.rule else ""}
-    matching = {name for name, rule in rules.rules.items() if rule.covers_call(case, case.at)}
-    kept = [each for name, each in since if name == who and each.rule in about | matching]
-    return RulesThen(verdict, tuple(notes), tuple(kept))
+    return RulesThen(verdict, tuple(notes))
 
 
 def _judge(
