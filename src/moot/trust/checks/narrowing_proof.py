@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from moot.protocol.operation import Json
 from moot.protocol.patterns import covers, read_capability
 from moot.trust.history.proposal_case import Path
-from moot.trust.rules.conditions import DAY_MINUTES, Hours, RangeByText, is_same_json
+from moot.trust.rules.conditions import DAY_MINUTES, Hours, is_same_json
 from moot.trust.rules.rule import Rule
 from moot.values.examples import edge_texts
 from moot.values.inclusion import is_within
@@ -113,19 +113,8 @@ def _wider_time_or_limit(edited: Rule, suggested: Rule) -> str | None:
     return "limits.check_share" if mine.check_share < theirs.check_share else None
 
 
-def _named(rule: Rule) -> set[tuple[str, ...]]:
-    found = set(_paths(rule.arguments, ()))
-    # Its texts are written out where a range is for each of them.
-    found |= {(span.of,) for span in rule.range.values() if isinstance(span, RangeByText)}
-    return found | set(rule.range) | set(rule.values) | {(name,) for name in rule.equals}
-
-
-def _paths(arguments: Mapping[str, Json], above: tuple[str, ...]) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
-    for name, inner in arguments.items():
-        here = (*above, name)
-        found += _paths(inner, here) if isinstance(inner, dict) else [here]
-    return found
+def _named(rule: Rule) -> set[Path]:
+    return {*rule.named_paths, *((name,) for name in rule.equals)}
 
 
 def _within(inner: Hours | None, outer: Hours) -> bool:

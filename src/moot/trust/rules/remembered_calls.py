@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -67,11 +66,16 @@ IgnoredOf = Callable[[str, str], Collection[str]]
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9_.]+")
 
 
+# Who calls which tool of which host.
+_Scope = tuple[str, tuple[str, ...], str, str | None]
+
+
 @dataclass(slots=True)
 class _Entry:
     rule: Rule
-    # The call as it was; None if all calls of a tool are meant.
+    # The call as it was, and its key; None if all calls of a tool are meant.
     call: Case | None
+    key: bytes | None
     used_at: float
 
 
@@ -85,12 +89,8 @@ class RememberedCalls:
     file: Path | None = None
     ignored_of: IgnoredOf = lambda _host, _tool: ()
     _entries: dict[str, _Entry] = field(default_factory=dict)
-    _by_call: dict[bytes, dict[str, str]] = field(default_factory=dict)
-    _by_tool: dict[tuple[object, ...], str] = field(default_factory=dict)
-    # How many are about each host and tool.
-    _tools: Counter[tuple[str, str | None]] = field(default_factory=Counter)
-    # By tool: what was ignored when its calls were looked up last, and their names by key without that.
-    _masked: dict[tuple[object, ...], tuple[tuple[str, ...], dict[bytes, str]]] = field(default_factory=dict)
+    # The same, so that a call is compared with those of its tool alone.
+    _by_scope: dict[_Scope, dict[str, _Entry]] = field(default_factory=dict)
 
     @classmethod
     def open(cls, folder: Path) -> RememberedCalls:
@@ -99,7 +99,7 @@ class RememberedCalls:
         try:
             listed: Any = json.loads((folder / REMEMBERED_NAME).read_text("utf-8"))
             for each in listed["calls"]:
-                remembered._put(rule_of_json(each["rule"]), float(each["used_at"]))
+                remembered._put(_entry_of(rule_of_json(each["rule"]), float(each["used_at"])))
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, TypeError, UsageError) as fault:
@@ -130,24 +130,23 @@ class RememberedCalls:
 
     def covers_tool(self, host: str, tool: str | None = None) -> bool:
         """Whether a call of this tool, or of any tool of the host, is remembered."""
-        return (host, tool) in self._tools if tool is not None else host in self.hosts()
+        return any(host in to and tool in (None, name) for _, to, _, name in self._by_scope)
 
     def hosts(self) -> set[str]:
-        return {host for host, _ in self._tools}
+        return {host for _, to, _, _ in self._by_scope for host in to}
 
     # Finding
 
     def find(self, case: Case) -> list[Rule]:
         """The rules about this call: of itself, and of its tool."""
-        if not self._entries:
-            return []
-        name = self._by_call.get(call_key(case), {}).get(case.proposer)
-        found = [] if name is None else [self._entries[name].rule]
-        if not found and (ignored := self.ignored_in(case)):
-            name = self._masked_names(case, ignored).get(_masked_key(case, ignored))
-            found = [] if name is None else [loosen(self._entries[name].rule, ignored)]
-        by_tool = self._by_tool.get(_scope(case))
-        return found if by_tool is None else [*found, self._entries[by_tool].rule]
+        there = self._by_scope.get(_scope(case), {}).values()
+        key, ignored = call_key(case) if there else b"", self.ignored_in(case)
+        found = [each.rule for each in there if each.key == key]
+        if not found and ignored:
+            masked = _masked_key(case, ignored)
+            like = [each for each in there if each.call and _masked_key(each.call, ignored) == masked]
+            found = [loosen(each.rule, ignored) for each in like[-1:]]
+        return [*found, *(each.rule for each in there if each.call is None)]
 
     def ignored_in(self, case: Case) -> tuple[str, ...]:
         """The arguments of a call that do not matter."""
@@ -155,61 +154,33 @@ class RememberedCalls:
             return ()
         return tuple(self.ignored_of(case.to[0], case.tool))
 
-    def _masked_names(self, case: Case, ignored: tuple[str, ...]) -> dict[bytes, str]:
-        scope = _scope(case)
-        known = self._masked.get(scope)
-        if known is None or known[0] != ignored:
-            calls = [
-                (name, each.call)
-                for name, each in self._entries.items()
-                if each.call is not None and _scope(each.call) == scope
-            ]
-            known = ignored, {_masked_key(call, ignored): name for name, call in calls}
-            self._masked[scope] = known
-        return known[1]
-
     # Changing
 
     def add(self, rule: Rule, now: float) -> list[str]:
         """Remember a call, instead of what was remembered of it before; returns what was forgotten for it."""
-        same = _call_of(rule)
-        known = self._by_call.get(call_key(same), {}).get(same.proposer)
-        before = self._by_tool.get(_scope(same)) if rule.extra_arguments else known
-        forgotten = [] if before is None else [before]
+        new = _entry_of(rule, now)
+        there = self._by_scope.get(_scope(_call_of(rule)), {})
+        forgotten = [name for name, each in there.items() if each.key == new.key]
         self.forget(forgotten)
         if len(self._entries) >= MAX_REMEMBERED:
             ended = [each.name for each in self if each.has_ended(now)]
             unused = [each.name for each in self][: len(self._entries) - MAX_REMEMBERED + 1]
             self.forget(ended or unused)
             forgotten += ended or unused
-        self._put(rule, now)
+        self._put(new)
         return forgotten
 
-    def _put(self, rule: Rule, used_at: float) -> None:
-        call = _call_of(rule)
-        self._tools.update((host, call.tool) for host in call.to)
-        self._entries[rule.name] = _Entry(rule, None if rule.extra_arguments else call, used_at)
-        if rule.extra_arguments:
-            self._by_tool[_scope(call)] = rule.name
-        else:
-            self._by_call.setdefault(call_key(call), {})[call.proposer] = rule.name
-            self._masked.pop(_scope(call), None)
+    def _put(self, entry: _Entry) -> None:
+        name = entry.rule.name
+        self._entries[name] = self._by_scope.setdefault(_scope(_call_of(entry.rule)), {})[name] = entry
 
     def forget(self, names: Iterable[str]) -> None:
         for name in names:
-            entry = self._entries.pop(name, None)
-            if entry is None:
-                continue
-            call = _call_of(entry.rule)
-            self._tools -= Counter((host, call.tool) for host in call.to)
-            if entry.call is None:
-                self._by_tool.pop(_scope(call), None)
-                continue
-            key = call_key(call)
-            self._by_call[key].pop(call.proposer, None)
-            if not self._by_call[key]:
-                del self._by_call[key]
-            self._masked.pop(_scope(call), None)
+            if (entry := self._entries.pop(name, None)) is not None:
+                scope = _scope(_call_of(entry.rule))
+                del self._by_scope[scope][name]
+                if not self._by_scope[scope]:
+                    del self._by_scope[scope]
 
     def note_used(self, name: str, at: float) -> None:
         """It decided: the others are forgotten before it. Written with the next `save`."""
@@ -221,21 +192,17 @@ class RememberedCalls:
 
         `origins_ask`: whether its origins asked, so that what goes by them left it to people.
         """
-        found = [
-            name
-            for call in {call_key(case), call_key(without_nulls(case))}
-            for name in self._by_call.get(call, {}).values()
-        ]
-        if ignored := self.ignored_in(case):
-            # All that differ in nothing else: each of them would approve the next one.
-            key = _masked_key(case, ignored)
-            found += [
-                name
-                for name, each in self._entries.items()
-                if each.call is not None
-                and each.call.tool == case.tool
-                and _masked_key(each.call, ignored) == key
-            ]
+        keys, ignored = {call_key(case), call_key(without_nulls(case))}, self.ignored_in(case)
+        masked = _masked_key(case, ignored)
+
+        def is_same(call: Case, key: bytes | None) -> bool:
+            # All that differ in nothing else than what is ignored: each of them would approve the next one.
+            return key in keys or (
+                bool(ignored) and call.tool == case.tool and _masked_key(call, ignored) == masked
+            )
+
+        entries = self._entries.items()
+        found = [name for name, each in entries if each.call and is_same(each.call, each.key)]
         found += [
             rule.name
             for rule in self.find(case)
@@ -332,7 +299,7 @@ def chosen_limits(
     return replace(usual, max_decisions=count, per_seconds=float(int(end - now) + 1), expires_at=end)
 
 
-def _scope(case: Case) -> tuple[object, ...]:
+def _scope(case: Case) -> _Scope:
     return case.proposer, case.to, case.method, case.tool
 
 
@@ -344,3 +311,8 @@ def _call_of(rule: Rule) -> Case:
     """The call that a remembered rule names."""
     tool = rule.tool if isinstance(rule.tool, str) else None
     return Case("", str(rule.proposer), rule.to or (), str(rule.method), tool, rule.equals, {})
+
+
+def _entry_of(rule: Rule, used_at: float) -> _Entry:
+    call = None if rule.extra_arguments else _call_of(rule)
+    return _Entry(rule, call, None if call is None else call_key(call), used_at)

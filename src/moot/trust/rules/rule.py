@@ -10,7 +10,7 @@ An approving rule is *closed*: it does not match if there are arguments that it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Literal
@@ -127,6 +127,8 @@ class Rule:
     words: str = ""
     _pattern: Pattern = field(init=False, repr=False, compare=False)
     _nodes: Mapping[str, Node] = field(init=False, repr=False, compare=False)
+    # The arguments that it names, but for those in `equals`, which are named with all that is in them.
+    named_paths: frozenset[Path] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         source = self.capability_source()
@@ -135,6 +137,10 @@ class Rule:
         pattern = read_capability(source).patterns[0]
         object.__setattr__(self, "_pattern", pattern)
         object.__setattr__(self, "_nodes", dict(pattern.payload.literal) if pattern.payload else {})
+        # Its texts are written out where a range is for each of them.
+        texts = [(span.of,) for span in self.range.values() if isinstance(span, RangeByText)]
+        named = (*_paths(self._nodes.get("arguments"), ()), *self.range, *self.values, *texts)
+        object.__setattr__(self, "named_paths", frozenset(named))
 
     def capability_source(self) -> dict[str, Json]:
         """Its proposer, hosts, method, tool and arguments as one capability pattern."""
@@ -249,36 +255,8 @@ class Rule:
 
     def unnamed_arguments(self, arguments: Mapping[str, Json]) -> Iterator[Path]:
         """The arguments that the rule does not name."""
-        node = self._nodes.get("arguments")
-        named = dict(node.literal) if isinstance(node, Fields) else {}
-        spans = {path[0] for path in (*self.range, *self.values)}
-        # Its texts are written out where a range is for each of them.
-        spans |= {span.of for span in self.range.values() if isinstance(span, RangeByText)}
-        for name, value in arguments.items():
-            if name in self.equals:
-                continue
-            if name not in named and name not in spans:
-                yield (name,)
-            else:
-                yield from self._unnamed_within(value, named.get(name), (name,))
-
-    def _unnamed_within(self, value: Json, node: Node | None, path: Path) -> Iterator[Path]:
-        spans = [span for span in (*self.range, *self.values) if span[: len(path)] == path]
-        if isinstance(value, list):
-            for each in {span[len(path)] for span in spans if len(span) > len(path)}:
-                for inner in value:
-                    yield from self._unnamed_within(inner, None, (*path, each))
-        if not isinstance(value, dict):
-            return
-        options = node.alternatives if isinstance(node, OneOf) else (node,)
-        named = {n: i for option in options if isinstance(option, Fields) for n, i in option.literal}
-        for name, inner in value.items():
-            place = (*path, name)
-            ranged = any(span[: len(place)] == place for span in spans)
-            if name not in named and not ranged:
-                yield place
-            else:
-                yield from self._unnamed_within(inner, named.get(name), place)
+        compared = {name: value for name, value in arguments.items() if name not in self.equals}
+        yield from _unnamed(compared, self.named_paths, ())
 
     def listed_paths(self) -> tuple[Path, ...]:
         """Where the rule lists several values."""
@@ -304,6 +282,32 @@ class Rule:
         if self.hours is not None:
             ranks["hours"] = 2
         return tuple(sorted(ranks.items()))
+
+
+def _paths(node: Node | None, path: Path) -> Iterator[Path]:
+    """The paths of what a pattern of arguments names."""
+    options = node.alternatives if isinstance(node, OneOf) else (node,)
+    fields = [each for option in options if isinstance(option, Fields) for each in option.literal]
+    for name, inner in fields:
+        yield from _paths(inner, (*path, name))
+    if path and not fields:
+        yield path
+
+
+def _unnamed(value: Json, named: Iterable[Path], path: Path) -> Iterator[Path]:
+    """What is in a value at a path that none of these paths names."""
+    below = [each for each in named if each[: len(path)] == path and len(each) > len(path)]
+    if isinstance(value, dict):
+        names = {each[len(path)] for each in below}
+        for name, inner in value.items():
+            if name in names:
+                yield from _unnamed(inner, below, (*path, name))
+            else:
+                yield (*path, name)
+    elif isinstance(value, list):
+        for each in {each[len(path)] for each in below}:
+            for inner in value:
+                yield from _unnamed(inner, below, (*path, each))
 
 
 def admits(node: Node, value: Json, *, careful: bool = True) -> bool:
