@@ -18,7 +18,6 @@ from moot.trust.checks.narrowing_proof import find_wider_part
 from moot.trust.checks.rule_check import attempted_calls
 from moot.trust.history.proposal_case import Case
 from moot.trust.rules.cedar_policies import is_policy
-from moot.trust.rules.conditions import DAY_MINUTES, Hours, minute_of_day
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
 from moot.trust.rules.rule_evaluation import RuleVerdict
 from moot.trust.rules.rule_json import rule_as_json
@@ -26,7 +25,7 @@ from moot.trust.rules.rule_samples import call_as_json, sample_call, sample_call
 from moot.trust.rules.rule_set import RuleSet
 
 Change = Literal["added", "removed", "changed", "moved"]
-# Times at which calls are compared; every rule with hours or an end has some of its own.
+# Times at which calls are compared; every rule with a start or an end has some of its own.
 MAX_MOMENTS: Final = 24
 # Calls that are shown, each by other rules or with other decisions.
 MAX_CALLS: Final = 20
@@ -143,19 +142,7 @@ def _name(verdict: RuleVerdict) -> str | None:
 
 
 def _moments(rules: Sequence[Rule], now: float) -> list[float]:
-    """Now, and just before and after a rule starts or ends to apply, within the next day or at its ends."""
-    found = [now]
-    for rule in rules:
-        found += _edges_of_day(rule.hours, now) if rule.hours is not None else ()
-        for moment in (rule.after, rule.before, rule.limits.expires_at):
-            found += [moment - 1, moment] if moment is not None else []
+    """Now, and just before and after a rule starts or ends to apply."""
+    edges = [each for rule in rules for each in (rule.after, rule.limits.expires_at) if each is not None]
+    found = [now, *(moment - step for moment in edges for step in (1, 0))]
     return list(dict.fromkeys(found))[:MAX_MOMENTS]
-
-
-def _edges_of_day(hours: Hours, now: float) -> Iterator[float]:
-    edges = {(minute + step) % DAY_MINUTES for minute in (hours.start, hours.end) for step in (-1, 0, 1)}
-    start = now // 60 * 60
-    for minute in range(DAY_MINUTES):
-        moment = start + 60 * minute
-        if minute_of_day(moment, hours.zone) in edges:
-            yield moment
