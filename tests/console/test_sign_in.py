@@ -17,7 +17,7 @@ def test_a_token_opens_its_spaces_and_stands_in_no_address(gateway: Running, new
     page.goto(gateway.url)
     sign_in(page, "t-human")
     expect(page.get_by_role("button", name="Space: lab")).to_be_visible()
-    assert any(address.endswith("/ws") for address in asked)
+    assert any("/ws?space=" in address for address in asked)
     assert not any("t-human" in address for address in [*asked, page.url])
     assert (
         page.evaluate("JSON.stringify([sessionStorage, localStorage, document.cookie])").count("t-human") == 0

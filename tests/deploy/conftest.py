@@ -39,7 +39,7 @@ def behind(request: pytest.FixtureRequest, tmp_path: Path, loop: Loop) -> Iterat
         max_connections_per_address=0,
     )
     try:
-        with proxied(proxy, tmp_path, host=host, port=port, gateway_port=gateway.port) as authority:
+        with proxied(proxy, tmp_path, host=host, port=port, ports=[gateway.port]) as authority:
             yield Behind(proxy, f"https://{host}:{port}/moot", authority.file, gateway)
     finally:
         gateway.stop()

@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
@@ -54,11 +54,12 @@ def shipped(file: str, changes: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def proxied(proxy: Proxy, folder: Path, *, host: str, port: int, gateway_port: int) -> Iterator[Authority]:
-    """A proxy with TLS at https://HOST:PORT/moot/; gives the authority of its certificate."""
+def proxied(proxy: Proxy, folder: Path, *, host: str, port: int, ports: Sequence[int]) -> Iterator[Authority]:
+    """A proxy with TLS at https://HOST:PORT/moot/ before the gateways at these ports of 127.0.0.1; gives the
+    authority of its certificate."""
     authority = Authority(folder, "authority")
     certificate, key = authority.issue(proxy, address=host)
-    place = (certificate, key, host, port, gateway_port)
+    place = (certificate, key, host, port, [f"127.0.0.1:{each}" for each in ports])
     command = _nginx(folder, *place) if proxy == "nginx" else _caddy(folder, *place)
     output = folder / f"{proxy}.log"
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_DATA_HOME": str(folder)}
@@ -74,13 +75,15 @@ def proxied(proxy: Proxy, folder: Path, *, host: str, port: int, gateway_port: i
         process.wait(HANG_SECONDS)
 
 
-def _nginx(folder: Path, certificate: Path, key: Path, host: str, port: int, gateway_port: int) -> list[str]:
+def _nginx(
+    folder: Path, certificate: Path, key: Path, host: str, port: int, gateways: list[str]
+) -> list[str]:
     changes = {
         "listen 443 ssl http2": f"listen {host}:{port} ssl http2",
         "server_name moot.example.org": f"server_name {host}",
         "/etc/ssl/moot/fullchain.pem": str(certificate),
         "/etc/ssl/moot/privkey.pem": str(key),
-        "server 127.0.0.1:8080": f"server 127.0.0.1:{gateway_port}",
+        "server 127.0.0.1:8080;": " ".join(f"server {gateway};" for gateway in gateways),
     }
     (folder / "moot.conf").write_text(shipped("nginx/moot.conf", changes), "utf-8")
     # As root it would hand the test's folder to nobody.
@@ -91,10 +94,12 @@ def _nginx(folder: Path, certificate: Path, key: Path, host: str, port: int, gat
     return [nginx, "-c", str(folder / "nginx.conf"), "-e", "stderr", "-g", "daemon off;"]
 
 
-def _caddy(folder: Path, certificate: Path, key: Path, host: str, port: int, gateway_port: int) -> list[str]:
+def _caddy(
+    folder: Path, certificate: Path, key: Path, host: str, port: int, gateways: list[str]
+) -> list[str]:
     changes = {
         "moot.example.org {": f"https://{host}:{port} {{\n\tbind {host}\n\ttls {certificate} {key}",
-        "127.0.0.1:8080\n": f"127.0.0.1:{gateway_port}\n",
+        "127.0.0.1:8080 {": f"{' '.join(gateways)} {{",
     }
     options = "{\n\tadmin off\n\tauto_https disable_redirects\n}\n"
     file = folder / "Caddyfile"

@@ -75,7 +75,7 @@ def test_the_console_signs_in_speaks_hears_and_comes_back(behind: Behind, watche
     assert all(
         address.startswith((f"{web}/", f"{sockets}/", f"{web}#")) for address in asked if address != web
     )
-    assert f"{sockets}/ws" in asked
+    assert f"{sockets}/ws?space=lab" in asked
 
 
 def test_the_status_page_leads_on_under_the_path(behind: Behind, watched: Watched) -> None:

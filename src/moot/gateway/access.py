@@ -116,6 +116,8 @@ class SpaceDirectory:
         # knows all that there are. What it does not know it never answers for.
         self.serves: Callable[[str], bool] = lambda _space: True
         self.serves_all: Callable[[], bool] = lambda: True
+        # In a cluster of several shards: the number of a space's.
+        self.shard_of: Callable[[str], int | None] = lambda _space: None
 
     def check_whole(self) -> None:
         """Raises Unavailable where this gateway does not know all spaces of its cluster."""

@@ -305,6 +305,8 @@ class Gateway:
         self.directory.when_current = node.barrier.call_when_passed
         self.directory.serves = node.serves
         self.directory.serves_all = lambda: node.serves_all
+        if cluster.shards > 1:
+            self.directory.shard_of = lambda space: node.shard_of(space).index
         return factory
 
     async def wait_failed(self) -> UsageError:

@@ -150,6 +150,9 @@ async def test_a_machine_that_falls_silent_is_left_for_the_next_gateway(
 class DeadLink(Link):
     """No gateway answers: which were tried, how long each was given, and every wait in between."""
 
+    async def _order_gateways(self) -> list[str]:
+        return list(self._options.urls)
+
     async def _run_once(self, try_seconds: float) -> Unreachable:
         steps.append((self.url, try_seconds))
         return Unreachable("nobody")

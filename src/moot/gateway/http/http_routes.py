@@ -289,8 +289,14 @@ class Endpoints:
     async def livez(self, _: Request) -> Response:
         return _probed(*liveness())
 
-    async def readyz(self, _: Request) -> Response:
-        return _probed(*readiness(self.readiness.reason))
+    async def readyz(self, request: Request) -> Response:
+        reason, shard = self.readiness.reason, None
+        if space := request.query_params.get("space"):
+            space = self.directory.other_names.get(space, space)
+            shard = self.directory.shard_of(space)
+            if reason is None and not self.directory.serves(space):
+                reason = "not_served"
+        return _probed(*readiness(reason, shard=shard))
 
     async def health(self, _: Request) -> Response:
         """D-85: `degraded` while a journal cannot be written; `ok` only while every space is open (D-98)."""

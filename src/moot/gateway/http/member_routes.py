@@ -70,6 +70,8 @@ class MemberRoutes:
             facts["chat_link_above"] = each.host.space.state.config.chat_link_above
             if self._identity.also_administers(request, each.host):
                 facts["administrator"] = True
+            if (shard := self._identity.shard_of(each.host)) is not None:
+                facts["shard"] = shard
             found.append(facts)
         return json_response(200, {"spaces": found})
 

@@ -37,6 +37,10 @@ class RequestIdentity:
         named = bool(self._directory.admin_tokens) or self._directory.sign_in is not None
         return self._may_administer and named
 
+    def shard_of(self, space: SpaceHost) -> int | None:
+        """Of a cluster that has several: by it, members choose a gateway."""
+        return self._directory.shard_of(space.name)
+
     async def member(self, request: Request) -> TokenIdentity:
         """The member that the path names, for whoever may join as it; raises RequestRefused."""
         space = request.query_params.get("space")

@@ -28,6 +28,7 @@ from moot.net.websocket_client import (
 )
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.envelope_sender import CloseReason
+from moot.participant.connection.gateway_order import order_gateways
 from moot.participant.connection.payload_shapes import PayloadShapeError, check_shape
 from moot.protocol.close_codes import POLICY, REMOVED
 from moot.protocol.dialects import DIALECTS
@@ -86,6 +87,9 @@ class Link:
         self.reconnect = options.reconnect
         # Of the gateway that we are connected to, or try next.
         self.url = options.urls[0]
+        # The gateways in the order in which they are tried, and those that are left of this pass.
+        self._urls = list(options.urls)
+        self._untried: list[str] = []
         self._options = options
         self._limits = options.limits
         self._receiver = receiver
@@ -104,11 +108,11 @@ class Link:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.connect_seconds
         has_joined = False
-        # Gateways that may answer at once: after one has failed, each of the others is tried without a wait.
-        untried = len(self._options.urls) - 1
         # How often all of them were tried in vain.
         passes = 0
         try:
+            self._urls = await self._order_gateways()
+            self.url, *self._untried = self._urls
             while True:
                 fault = await self._run_once(self._try_seconds(passes))
                 if fault is None:
@@ -117,7 +121,9 @@ class Link:
                     if final is not None:
                         return self._end(final)
                     backoff.reset()
-                    untried, passes = len(self._options.urls) - 1, 0
+                    # The others at once, the preferred one first.
+                    self._untried = [each for each in self._urls if each != self.url]
+                    passes = 0
                     deadline = loop.time() + self._limits.reconnect_seconds
                 elif isinstance(fault, NotAdmitted) or loop.time() >= deadline:
                     if not has_joined:
@@ -126,12 +132,11 @@ class Link:
                         return self._end(self.leaving or _close_reason_of(fault))
                 if self.leaving is not None:
                     return self._end(self.leaving)
-                self._choose_next()
-                if untried > 0:
-                    untried -= 1
-                    continue
-                await self._wait_before_retry(min(backoff.next_delay(), max(0.01, deadline - loop.time())))
-                untried, passes = len(self._options.urls) - 1, passes + 1
+                if not self._untried:
+                    delay = min(backoff.next_delay(), max(0.01, deadline - loop.time()))
+                    await self._wait_before_retry(delay)
+                    self._untried, passes = [*self._urls], passes + 1
+                self.url = self._untried.pop(0)
         finally:
             self.phase = "closed"
             if self._socket is not None:
@@ -146,10 +151,8 @@ class Link:
             return math.inf
         return NEXT_GATEWAY_SECONDS * 2.0 ** min(passes, _MAX_DOUBLINGS)
 
-    def _choose_next(self) -> None:
-        """Go to the next gateway of the cluster, if there is another."""
-        urls = self._options.urls
-        self.url = urls[(urls.index(self.url) + 1) % len(urls)]
+    async def _order_gateways(self) -> list[str]:
+        return await order_gateways(self._options, NEXT_GATEWAY_SECONDS)
 
     async def _is_replaced_soon(self) -> bool:
         """Whether there is another token than the one that was refused, or will be in a moment."""

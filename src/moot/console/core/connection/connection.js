@@ -113,6 +113,8 @@ export class Connection {
     this._gateway = gateways.current.href;
     const address = new URL("ws", gateways.current);
     address.protocol = address.protocol.replace("http", "ws");
+    // A load balancer leads the members of a space to one gateway.
+    address.searchParams.set("space", this._target.space);
     const socket = new WebSocket(address);
     socket.binaryType = "arraybuffer";
     this._socket = socket;

@@ -1,13 +1,14 @@
 /**
- * The gateways of a cluster, as the page names them: any of them serves the same spaces. All requests and sockets of
- * a page go to one of them; when it fails, they go to the next one together. The page itself stays where it came from.
+ * The gateways of a cluster, as the page names them: any of them serves the same spaces. What concerns all spaces goes
+ * to one of them; when it fails, to the next one. Each space has its own order, so that its members meet at one gateway.
+ * The page itself stays where it came from.
  */
 
 export class Gateways {
   /** @param {URL} page where the page came from @param {string[]} named the others, and maybe this one */
   constructor(page, named) {
-    /** @type {string[]} */
-    this._all = [...new Set([page.href, ...named])];
+    this._named = named.map((each) => new URL(each).href);
+    this._all = [...new Set([page.href, ...this._named])];
     /** Where to ask now: everybody who holds this object follows. @type {URL} */
     this.current = new URL(page.href);
   }
@@ -16,11 +17,28 @@ export class Gateways {
     return this._all.length;
   }
 
+  /** Those for a space: in the order that the SDK has, too. @param {number | undefined} shard as the gateway tells */
+  forShard(shard) {
+    if (shard === undefined || this._named.length === 0) return this;
+    const [first, ...rest] = [...this._named].sort((a, b) => score(shard, b) - score(shard, a));
+    return new Gateways(new URL(first), [...rest, ...this._all]);
+  }
+
   /** The gateway at this address does not serve; it is left once, however many notice. @param {string} address */
   leave(address) {
     if (address === this.current.href)
       this.current.href = this._all[(this._all.indexOf(address) + 1) % this._all.length];
   }
+}
+
+/** As `address_order.py` has it. @param {number} shard @param {string} address */
+function score(shard, address) {
+  let hash = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(`${shard} ${address.replace(/\/+$/, "")}`))
+    hash = Math.imul(hash ^ byte, 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
 }
 
 /** Those that this page names. @param {URL} page */

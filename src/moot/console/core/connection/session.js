@@ -25,7 +25,7 @@ const MAX_KEY_ATTEMPTS = 5;
 const KEY_MILLISECONDS = 1_000;
 
 /** @typedef {import("./provider-grant.js").ProviderGrant} ProviderGrant */
-/** `grant`: of a provider, which renews the token. `administrator`: of this space, by the same token. @typedef {{space: string, participant: string, token: string, administrator: boolean, grant?: ProviderGrant}} Login */
+/** `grant`: of a provider, which renews the token. `administrator`: of this space, by the same token. @typedef {{space: string, participant: string, token: string, administrator: boolean, shard?: number, grant?: ProviderGrant}} Login */
 
 export { SignInError };
 
@@ -139,6 +139,7 @@ export class Session {
         participant: String(each.participant ?? ""),
         token: given,
         administrator: each.administrator === true,
+        ...(Number.isInteger(each.shard) ? { shard: each.shard } : {}),
         ...(grant ? { grant } : {}),
       }));
     if (found.length === 0)
@@ -276,7 +277,7 @@ export class Session {
     if (!login) return null;
     let open = this.openSpaces.get(space);
     if (!open) {
-      open = new OpenSpace(login, this.gateways, this.changes);
+      open = new OpenSpace(login, this.gateways.forShard(login.shard), this.changes);
       this.openSpaces.set(space, open);
       open.connection.open();
     }
