@@ -249,7 +249,7 @@ async def test_where_the_notes_are_lost_past_decisions_count_as_unreviewed(tmp_p
         before = scene.approver.reviews.unreviewed(name)
         await scene.away()
         file = scene.store.folder / "reviews.jsonl"
-        assert len([json.loads(line) for line in file.read_text().splitlines()]) == 3
+        assert len([json.loads(line) for line in file.read_text().split("\n") if line]) == 3
         file.unlink()
         await scene.back()
         await until(lambda: scene.approver.reviews.unreviewed(name) == before)

@@ -41,10 +41,7 @@ def test_counts_and_predictions_survive_a_restart_and_a_torn_line(tmp_path: Path
     for _ in range(2):
         again = RuleHistory.open(tmp_path)
         again.count_decision("p2", START, rule="r")
-        assert again.days(10) == [
-            {"day": "2026-01-05", "people": 1, "automatic": 1, "wrong": 0, "tripped": 0},
-            {"day": "2026-01-06", "people": 0, "automatic": 0, "wrong": 1, "tripped": 1},
-        ]
+        assert again.shares(10) == [{"day": "2026-01-05", "people": 1, "rules": 1, "share": 0.5}]
         assert again.rule_days(1) == [
             {"day": "2026-01-06", "rule": "r", "automatic": 0, "wrong": 1, "tripped": 1}
         ]
@@ -143,7 +140,7 @@ async def test_the_report_and_the_metrics_tell_what_was_automatic_wrong_and_susp
         assert {key: reply[key] for key in ("rule", "automatic", "wrong", "tripped")} == {
             "rule": rule, "automatic": 3, "wrong": 1, "tripped": 1,
         }  # fmt: skip
-        assert report["history"][0]["people"] == 10
+        assert report["days"][0]["people"] == 10
         read = lambda: expose_metrics(scene.store, scene.approver.history, scene.approver.reviews)  # noqa: E731
         async with (
             serve_metrics(read, "127.0.0.1", 0) as port,

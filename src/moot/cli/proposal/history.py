@@ -61,7 +61,7 @@ def add_command(commands: Any, name: str) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from moot.trust.approver.approver_status import daily_shares
+    from moot.trust.approver.rule_history import RuleHistory
     from moot.trust.history.ledger_reader import read_ledger
     from moot.trust.history.proposal_history import filter_proposals
 
@@ -83,7 +83,11 @@ def _run(options: argparse.Namespace) -> int:
         for decision in found:
             print(strict_json.encode(decision.as_json()).decode())
     elif options.summary:
-        print_table(shares_table(daily_shares(found)))
+        shares = RuleHistory()
+        for each in found:
+            if each.is_decided and each.at is not None:
+                shares.count("automatic" if each.automated else "people", each.at, rule=each.rule or "")
+        print_table(shares_table(shares.shares(len(found))))
     elif found:
         print_table(_table(found))
     return 0

@@ -41,7 +41,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.resilience.steady_clock import SteadyClock
 from moot.trust.approver.approver_settings import ApproverSettings
-from moot.trust.approver.approver_status import ApproverStatus, is_decided
+from moot.trust.approver.approver_status import ApproverStatus
 from moot.trust.approver.call_memory import CallMemory
 from moot.trust.approver.origin_finding import sent_at
 from moot.trust.approver.origin_watch import OriginWatch
@@ -321,7 +321,7 @@ class Approver:
 
     def _count(self, decision: HistoryProposal) -> None:
         """Count who decided, for the report; what nobody decided is not counted."""
-        if is_decided(decision) and decision.at is not None:
+        if decision.is_decided and decision.at is not None:
             self.history.count_decision(decision.id, decision.at, rule=counted_name(decision.rule))
 
     def _compare_with_rules(self, decision: HistoryProposal, *, at: float | None) -> None:

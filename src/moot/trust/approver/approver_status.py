@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ from moot.protocol.operation import Json
 from moot.trust.approver.origin_commands import report_origins
 from moot.trust.approver.rule_history import rule_version
 from moot.trust.checks.explain import explain
-from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.rule_json import rule_as_json
 from moot.trust.rules.rule_store import ALL_RULES
 from moot.trust.rules.rule_words import describe_rule
@@ -24,7 +22,6 @@ from moot.trust.rules.rule_words import describe_rule
 if TYPE_CHECKING:
     from moot.trust.approver.approver import Approver
 
-_DAY = 86_400.0
 # More than are decided while an answer is under way.
 _MAX_LATEST = 50
 # As many as people look at; the history has more.
@@ -209,11 +206,10 @@ class ApproverStatus:
                 "error_bound": round(record.bound, 4),
             }
         return {
-            "days": daily_shares(approver.ledger),
+            "days": history.shares(MAX_REPORTED_DAYS),
             # Included in `days`, though whoever asks may receive these decisions later than the report.
-            "counted": [each.id for each in approver.ledger if is_decided(each)][-_MAX_LATEST:],
+            "counted": [each.id for each in approver.ledger if each.is_decided][-_MAX_LATEST:],
             "observe": observe,
-            "history": history.days(MAX_REPORTED_DAYS),
             "rule_history": history.rule_days(MAX_REPORTED_DAYS),
             "approvals": approver.settings.learning.min_approvals,
             "people": sorted(approver.suggester.learning_settings().people or ()),
@@ -230,26 +226,3 @@ class ApproverStatus:
         rules = approver.store.rules_about(decision.case, decision.rule)
         found = explain(decision, rules, approver.wall_clock(), verdict=verdict, asked_because=asked)
         return {**found.as_json(), "lines": list(found.lines())}
-
-
-def is_decided(decision: HistoryProposal) -> bool:
-    """Whether somebody did, and it is known who."""
-    return decision.verdict in ("fulfilled", "rejected") and bool(decision.by)
-
-
-def daily_shares(decisions: Iterable[HistoryProposal]) -> list[Json]:
-    """Decisions per day, by people and by rules, and the automatic share."""
-    days: dict[float, list[int]] = {}
-    for decision in decisions:
-        if is_decided(decision) and decision.at is not None:
-            counts = days.setdefault(decision.at // _DAY * _DAY, [0, 0])
-            counts[decision.automated] += 1
-    return [
-        {
-            "day": rfc3339(day)[:10],
-            "people": by_people,
-            "rules": by_rules,
-            "share": round(by_rules / (by_people + by_rules), 4),
-        }
-        for day, (by_people, by_rules) in sorted(days.items())
-    ]

@@ -30,40 +30,32 @@ class LineFile:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self.fault: str | None = None
-        # The file may end within a line: the next one begins on its own.
-        self._is_torn = False
 
-    def read(self, take: Callable[[Any], None]) -> bool:
-        """Take each line, in order; returns whether they should be summed up.
+    def read(self, take: Callable[[Any], None], summary: Callable[[], Iterable[Mapping[str, Json]]]) -> None:
+        """Take each line, in order; if they are many, or some are damaged, `summary` is written instead.
 
         One at which `take` raises ValueError, KeyError or TypeError is skipped.
         """
         if self._path is None:
-            return False
+            return
         try:
-            text = self._path.read_text("utf-8", errors="replace")
+            lines = [line for line in self._path.read_text("utf-8", errors="replace").splitlines() if line]
         except FileNotFoundError:
-            return False
+            return
         except OSError as fault:
             self._note_fault(fault)
-            return False
-        self._is_torn = not text.endswith("\n") and text != ""
-        lines, skipped = text.splitlines(), 0
+            return
+        skipped = 0
         for line in lines:
             try:
-                take(json.loads(line or "{}"))
+                take(json.loads(line))
             except (ValueError, KeyError, TypeError):
                 skipped += 1
         if skipped:
             log.warning("lines were skipped", extra={"file": self._path.name, "lines": skipped})
-        return len(lines) > MAX_LINES or skipped > 0
-
-    def replace(self, lines: Iterable[Mapping[str, Json]]) -> None:
-        """Write these instead of all."""
-        if self._path is not None:
+        if skipped or len(lines) > MAX_LINES:
             try:
-                write_atomically(self._path, b"".join(map(_encode, lines)))
-                self._is_torn = False
+                write_atomically(self._path, b"".join(map(_encode, summary())))
             except OSError as fault:
                 self._note_fault(fault)
 
@@ -71,14 +63,13 @@ class LineFile:
         """Add a line; returns whether all of it is written."""
         if self._path is None:
             return True
+        # The file may end within a line: this one begins on its own.
+        data = b"\n" + _encode(line)
         try:
             descriptor = open_private(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
-                data = b"\n" * self._is_torn + _encode(line)
-                self._is_torn = True
                 if os.write(descriptor, data) < len(data):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                self._is_torn = False
             finally:
                 os.close(descriptor)
         except OSError as fault:

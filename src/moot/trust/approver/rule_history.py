@@ -12,9 +12,8 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
@@ -36,11 +35,9 @@ MAX_COUNTED: Final = 10_000
 # Decisions by people; of a rule its decisions, those that people contradicted, suspensions; in observe mode
 # predictions that people confirmed or not.
 What = Literal["people", "automatic", "wrong", "tripped", "agreements", "conflicts"]
-_DECISIONS: Final = ("people", "automatic")
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(NamedTuple):
     """What a rule would have decided; `version` tells rules of one name apart."""
 
     rule: str
@@ -48,8 +45,7 @@ class Prediction:
     decision: str
 
 
-@dataclass(frozen=True, slots=True)
-class ObserveRecord:
+class ObserveRecord(NamedTuple):
     """The results of a rule in observe mode, with an upper bound of its error rate (95 % confidence)."""
 
     agreements: int
@@ -65,17 +61,14 @@ class RuleHistory:
 
     def __init__(self, file: LineFile | None = None) -> None:
         self._file = file or LineFile()
-        self._counts: Counter[tuple[str, str, str, str]] = Counter()
+        # By day, rule and its version.
+        self._counts: Counter[tuple[str, str, str, What]] = Counter()
         # By proposal, those that nobody has decided yet.
         self.predictions: OrderedDict[str, Prediction] = OrderedDict()
         self._counted: OrderedDict[str, None] = OrderedDict()
         # Of the latest decision that was counted.
         self._last_at = 0.0
-        is_long = self._file.read(self._take)
-        kept = {day for day, _ in self._sums(MAX_DAYS)}
-        self._counts = Counter({key: count for key, count in self._counts.items() if key[0] in kept})
-        if is_long:
-            self._file.replace(self._summary())
+        self._file.read(self._take, self._summary)
 
     @classmethod
     def open(cls, folder: Path) -> RuleHistory:
@@ -83,27 +76,15 @@ class RuleHistory:
 
     # Counting
 
-    def count(self, what: What, at: float, *, rule: str = "", version: str = "") -> None:
-        day = rfc3339(at)[:10]
-        self._counts[day, rule, version, what] += 1
-        self._file.write({"day": day, "rule": rule, "version": version, "what": what, "n": 1})
+    def count(self, what: What, at: float, *, rule: str = "", version: str = "", id: str = "") -> None:
+        """Count something; a decision by its id."""
+        line = {"day": rfc3339(at)[:10], "rule": rule, "version": version, "what": what, "n": 1}
+        self._note(line | ({"id": id, "at": at} if id else {}))
 
     def count_decision(self, id: str, at: float, *, rule: str | None) -> None:
         """Count a decision by people or by a rule, once, however often it is told again."""
-        if id in self._counted or (at < self._last_at and len(self._counted) >= MAX_COUNTED):
-            return
-        self._note_counted(id, at)
-        day, what = rfc3339(at)[:10], "people" if rule is None else "automatic"
-        self._counts[day, rule or "", "", what] += 1
-        self._file.write(
-            {"day": day, "rule": rule or "", "version": "", "what": what, "n": 1, "id": id, "at": at}
-        )
-
-    def _note_counted(self, id: str, at: float) -> None:
-        self._last_at = max(self._last_at, at)
-        self._counted[id] = None
-        while len(self._counted) > MAX_COUNTED:
-            self._counted.popitem(last=False)
+        if id not in self._counted and not (at < self._last_at and len(self._counted) >= MAX_COUNTED):
+            self.count("people" if rule is None else "automatic", at, rule=rule or "", id=id)
 
     # Observing
 
@@ -114,35 +95,26 @@ class RuleHistory:
             self.keep_prediction(proposal, Prediction(rule.name, rule_version(rule), verdict.decision))
 
     def keep_prediction(self, proposal: str, prediction: Prediction) -> None:
-        self._note_prediction(proposal, prediction)
-        self._file.write({"predicted": proposal, **asdict(prediction)})
+        self._note({"predicted": proposal, **prediction._asdict()})
 
     def compare(self, decision: HistoryProposal) -> Prediction | None:
         """Count whether what was predicted was decided; None if nothing was, or nobody decided."""
-        lesson = decision.lesson
-        if decision.verdict == "pending" or lesson is None:
+        lesson, found = decision.lesson, self.predictions.get(decision.id)
+        if decision.verdict == "pending" or lesson is None or found is None:
             return None
-        found = self.predictions.pop(decision.id, None)
-        if found is not None:
-            self._file.write({"taken": decision.id})
-            at = decision.case.at if decision.at is None else decision.at
-            what: What = "agreements" if found.decision == lesson else "conflicts"
-            self.count(what, at, rule=found.rule, version=found.version)
+        self._note({"taken": decision.id})
+        at = decision.case.at if decision.at is None else decision.at
+        what: What = "agreements" if found.decision == lesson else "conflicts"
+        self.count(what, at, rule=found.rule, version=found.version)
         return found
+
+    # Reporting
 
     def observed(self, rule: str, *, version: str | None = None) -> ObserveRecord:
         """The results of a rule; of its present version alone, if that is given."""
-        agreements, conflicts = (
-            self.total(what, rule, version=version) for what in ("agreements", "conflicts")
+        return ObserveRecord(
+            self.total("agreements", rule, version=version), self.total("conflicts", rule, version=version)
         )
-        return ObserveRecord(agreements, conflicts)
-
-    def _note_prediction(self, proposal: str, prediction: Prediction) -> None:
-        self.predictions[proposal] = prediction
-        while len(self.predictions) > MAX_PREDICTIONS:
-            self.predictions.popitem(last=False)
-
-    # Reporting
 
     def total(self, what: What, rule: str = "", *, version: str | None = None) -> int:
         """How often that was, of all days; of one version of a rule if it is named."""
@@ -156,55 +128,69 @@ class RuleHistory:
         """The rules of which something is known."""
         return sorted({rule for _, rule, _, _ in self._counts if rule})
 
-    def days(self, latest: int) -> list[dict[str, Json]]:
-        """Decisions by people and by rules, wrong ones and suspensions, by day."""
+    def shares(self, latest: int) -> list[dict[str, Json]]:
+        """Decisions by people and by rules, by day, and how many of them were automatic."""
+        days: dict[str, Counter[str]] = {}
+        for (day, _), found in self._sums(latest).items():
+            days.setdefault(day, Counter()).update(found)
+        decided = ((day, found["people"], found["automatic"]) for day, found in sorted(days.items()))
         return [
-            {"day": day, **{what: sums[what] for what in ("people", "automatic", "wrong", "tripped")}}
-            for day, sums in self._sums(latest)
+            {"day": day, "people": people, "rules": rules, "share": round(rules / (people + rules), 4)}
+            for day, people, rules in decided
+            if people + rules
         ]
 
     def rule_days(self, latest: int) -> list[dict[str, Json]]:
-        """The same for each rule, without the days on which it did nothing."""
-        sums: dict[tuple[str, str], Counter[str]] = {}
-        for (day, rule, _, what), count in self._counts.items():
-            if rule:
-                sums.setdefault((day, rule), Counter())[what] += count
-        kept = {day for day, _ in self._sums(latest)}
+        """What each rule decided, what of it was wrong, and its suspensions, on days when it did anything."""
         return [
             {"day": day, "rule": rule, **{what: found[what] for what in ("automatic", "wrong", "tripped")}}
-            for (day, rule), found in sorted(sums.items())
-            if day in kept
+            for (day, rule), found in sorted(self._sums(latest).items())
+            if rule
         ]
 
-    def _sums(self, latest: int) -> list[tuple[str, Counter[str]]]:
-        sums: dict[str, Counter[str]] = {}
-        for (day, _, _, what), count in self._counts.items():
-            sums.setdefault(day, Counter())[what] += count
-        return sorted(sums.items())[-latest:]
+    def _sums(self, latest: int) -> dict[tuple[str, str], Counter[str]]:
+        kept, sums = self._latest_days(latest), dict[tuple[str, str], Counter[str]]()
+        for (day, rule, _, what), count in self._counts.items():
+            if day in kept:
+                sums.setdefault((day, rule), Counter())[what] += count
+        return sums
+
+    def _latest_days(self, count: int) -> set[str]:
+        return set(sorted({day for day, _, _, _ in self._counts})[-count:])
 
     # The file
+
+    def _note(self, line: dict[str, Json]) -> None:
+        self._file.write(line)
+        self._take(line)
 
     def _take(self, line: Any) -> None:
         if "predicted" in line:
             prediction = Prediction(str(line["rule"]), str(line["version"]), str(line["decision"]))
-            self._note_prediction(str(line["predicted"]), prediction)
+            self.predictions[str(line["predicted"])] = prediction
+            while len(self.predictions) > MAX_PREDICTIONS:
+                self.predictions.popitem(last=False)
         elif "taken" in line:
             self.predictions.pop(str(line["taken"]), None)
-        elif "counted" in line:
-            self._note_counted(str(line["counted"]), float(line["at"]))
         else:
-            key = (str(line["day"]), str(line["rule"]), str(line["version"]), str(line["what"]))
-            self._counts[key] += int(line["n"])
-            if "id" in line:
-                self._note_counted(str(line["id"]), float(line["at"]))
+            if "day" in line:
+                key = (str(line["day"]), str(line["rule"]), str(line["version"]), line["what"])
+                self._counts[key] += int(line["n"])
+            if (id := line.get("id", line.get("counted"))) is not None:
+                self._counted[str(id)] = None
+                self._last_at = max(self._last_at, float(line["at"]))
+            while len(self._counted) > MAX_COUNTED:
+                self._counted.popitem(last=False)
 
     def _summary(self) -> Iterator[dict[str, Json]]:
+        kept = self._latest_days(MAX_DAYS)
+        self._counts = Counter({key: count for key, count in self._counts.items() if key[0] in kept})
         for (day, rule, version, what), count in sorted(self._counts.items()):
             yield {"day": day, "rule": rule, "version": version, "what": what, "n": count}
         for id in self._counted:
             yield {"counted": id, "at": self._last_at}
         for proposal, prediction in self.predictions.items():
-            yield {"predicted": proposal, **asdict(prediction)}
+            yield {"predicted": proposal, **prediction._asdict()}
 
 
 def rule_version(rule: Rule) -> str:

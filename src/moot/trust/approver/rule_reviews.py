@@ -12,6 +12,7 @@ not decided.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -33,12 +34,11 @@ class RuleReviews:
 
     def __init__(self, file: LineFile | None = None) -> None:
         self._file = file or LineFile()
-        self._unreviewed: dict[str, dict[str, None]] = {}
-        self._reviewed: dict[str, int] = {}
+        self._unreviewed: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._reviewed: Counter[str] = Counter()
         # When the latest decision was made that is noted here.
         self.last_at = 0.0
-        if self._file.read(self._take):
-            self._file.replace(self._summary())
+        self._file.read(self._take, self._summary)
 
     @classmethod
     def open(cls, folder: Path) -> RuleReviews:
@@ -51,17 +51,18 @@ class RuleReviews:
         """Note a decision before it is sent; returns whether it may be."""
         if not rule.limits.review_share:
             return True
-        if not self._file.write({"rule": rule.name, "decided": id, "at": at}):
-            return False
-        self._add(rule.name, id, at)
-        return True
+        line: dict[str, Json] = {"rule": rule.name, "decided": id, "at": at}
+        is_written = self._file.write(line)
+        if is_written:
+            self._take(line)
+        return is_written
 
     def pause_reasons(self, rules: Iterable[Rule]) -> Mapping[str, str]:
         """Why rules decide nothing until somebody has reviewed what they decided, as `evaluate` takes it."""
         found = {}
         for rule in rules:
             if rule.limits.review_share and self.left(rule) == 0:
-                count = len(self._unreviewed.get(rule.name, ()))
+                count = len(self._unreviewed[rule.name])
                 found[rule.name] = f"nobody has reviewed its last {count} decisions"
             elif rule.limits.review_share and self._file.fault is not None and not self._file.write({}):
                 found[rule.name] = f"what it decides cannot be noted for a review: {self._file.fault}"
@@ -71,25 +72,23 @@ class RuleReviews:
         """How many decisions it has left until somebody must have reviewed some; None without reviews."""
         if not rule.limits.review_share:
             return None
-        return max(0, MAX_REVIEWS * self._batch(rule) - len(self._unreviewed.get(rule.name, ())))
+        return max(0, MAX_REVIEWS * self._batch(rule) - len(self._unreviewed[rule.name]))
 
     def is_due(self, rule: Rule) -> bool:
         """Whether people should look at what it decided."""
-        return bool(rule.limits.review_share) and len(self._unreviewed.get(rule.name, ())) >= self._batch(
-            rule
-        )
+        return bool(rule.limits.review_share) and len(self._unreviewed[rule.name]) >= self._batch(rule)
 
     def _batch(self, rule: Rule) -> int:
-        return max(MIN_DECISIONS, int(rule.limits.review_share * self._reviewed.get(rule.name, 0)))
+        return max(MIN_DECISIONS, int(rule.limits.review_share * self._reviewed[rule.name]))
 
     # Reviewing
 
     def unreviewed(self, rule: str) -> tuple[str, ...]:
         """The proposals that it decided and nobody has reviewed, oldest first."""
-        return tuple(self._unreviewed.get(rule, ()))
+        return tuple(self._unreviewed[rule])
 
     def reviewed(self, rule: str) -> int:
-        return self._reviewed.get(rule, 0)
+        return self._reviewed[rule]
 
     def rule_of(self, id: str) -> str | None:
         """The rule whose unreviewed decision this is."""
@@ -97,14 +96,14 @@ class RuleReviews:
 
     def confirm(self, ids: Iterable[str]) -> dict[str, int]:
         """A person found these decisions right; returns how many of each rule were not reviewed before."""
-        found: dict[str, int] = {}
+        found: Counter[str] = Counter()
         for id in ids:
             rule = self.rule_of(id)
             # What cannot be noted as reviewed is shown again.
             if rule is not None and self._file.write({"rule": rule, "reviewed": id}):
-                self._confirm(rule, id)
-                found[rule] = found.get(rule, 0) + 1
-        return found
+                self._take({"rule": rule, "reviewed": id})
+                found[rule] += 1
+        return dict(found)
 
     def note_decision(self, rules: Iterable[Rule], decision: HistoryProposal) -> None:
         """A person approved what a rule left to them because nobody reviews it: a sample of its decisions."""
@@ -114,29 +113,16 @@ class RuleReviews:
 
     def object_to(self, id: str) -> None:
         """A person found this decision wrong: it proves nothing, and the rule starts anew."""
-        rule = self.rule_of(id)
-        if rule is not None:
-            self._file.write({"rule": rule, "wrong": id})
-            self._start_anew(rule, id)
+        self._take_away(id, "wrong")
 
     def forget(self, id: str) -> None:
         """It was noted, and then the rule did not decide it."""
-        rule = self.rule_of(id)
-        if rule is not None:
-            self._file.write({"rule": rule, "forgotten": id})
-            self._unreviewed[rule].pop(id)
+        self._take_away(id, "forgotten")
 
-    def _add(self, rule: str, id: str, at: float) -> None:
-        self._unreviewed.setdefault(rule, {})[id] = None
-        self.last_at = max(self.last_at, at)
-
-    def _confirm(self, rule: str, id: str) -> None:
-        self._unreviewed.get(rule, {}).pop(id, None)
-        self._reviewed[rule] = self._reviewed.get(rule, 0) + 1
-
-    def _start_anew(self, rule: str, id: str) -> None:
-        self._unreviewed.get(rule, {}).pop(id, None)
-        self._reviewed.pop(rule, None)
+    def _take_away(self, id: str, why: str) -> None:
+        if (rule := self.rule_of(id)) is not None:
+            self._file.write({"rule": rule, why: id})
+            self._take({"rule": rule, why: id})
 
     # The file
 
@@ -144,14 +130,18 @@ class RuleReviews:
         if not line:
             return
         rule = str(line["rule"])
+        unreviewed = self._unreviewed[rule]
         if "decided" in line:
-            self._add(rule, str(line["decided"]), float(line["at"]))
+            unreviewed[str(line["decided"])] = None
+            self.last_at = max(self.last_at, float(line["at"]))
         elif "reviewed" in line:
-            self._confirm(rule, str(line["reviewed"]))
+            unreviewed.pop(str(line["reviewed"]), None)
+            self._reviewed[rule] += 1
         elif "forgotten" in line:
-            self._unreviewed.get(rule, {}).pop(str(line["forgotten"]), None)
+            unreviewed.pop(str(line["forgotten"]), None)
         elif "wrong" in line:
-            self._start_anew(rule, str(line["wrong"]))
+            unreviewed.pop(str(line["wrong"]), None)
+            del self._reviewed[rule]
         else:
             self._reviewed[rule] = int(line["count"])
 

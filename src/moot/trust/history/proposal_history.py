@@ -105,6 +105,11 @@ class HistoryProposal(ProposalLife, eq=False, kw_only=True):
         return self.decided.at
 
     @property
+    def is_decided(self) -> bool:
+        """Whether somebody did, and it is known who."""
+        return self.verdict in ("fulfilled", "rejected") and bool(self.by)
+
+    @property
     def rule(self) -> str | None:
         return self.rules.get(self.decided.envelope or "")
 
