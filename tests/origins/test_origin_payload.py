@@ -7,7 +7,7 @@ import json
 import pytest
 
 from moot.errors import UsageError
-from moot.origins.origin_payload import MAX_ARGUMENTS, payload_of
+from moot.origins.origin_payload import payload_of
 from moot.origins.tool_traits import (
     UNKNOWN_TOOL,
     ToolTraits,
@@ -18,6 +18,7 @@ from moot.origins.tool_traits import (
     traits_to_json,
 )
 from moot.protocol.operation import Json
+from moot.protocol.origin_report import MAX_ARGUMENTS
 from tests.origins.spaces import AGENT, ANA, NOON, TalkingSpace
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from moot.origins.endorsement import MAX_ENDORSEMENTS, Endorsement, read_endorsement
@@ -48,6 +48,7 @@ from moot.protocol.operation import Json, context_of
 from moot.protocol.origin_report import A2A_CONTEXT, ENDORSE_KIND
 from moot.protocol.payloads import GATEWAY
 from moot.protocol.preview_report import PREVIEW_KIND
+from moot.resilience.latest_dict import LatestDict
 
 # Who reads the answer of one request.
 MAX_READERS: Final = 64
@@ -73,34 +74,35 @@ class AgentContext:
     task: str = ""
 
 
-@dataclass(slots=True)
 class OriginMemory:
     """`traits` says what a tool of a member does; `known` are values that the operator configured.
 
     `own` is the member that keeps this memory: what it says is taken from here, and no source.
     """
 
-    traits: TraitsOf = lambda _host, _tool: UNKNOWN_TOOL
-    known: Sequence[str] = ()
-    max_chars: int = MAX_INDEX_CHARS
-    own: str = ""
-    index: SourceIndex = field(init=False)
-    endorsements: dict[str, Endorsement] = field(init=False, default_factory=dict)
-    _number: int = field(init=False, default=0)
-    _requests: OpenRequests = field(init=False, default_factory=OpenRequests)
-    # Values of rejected calls, loosely, each with the number of the rejection.
-    _rejected: dict[str, int] = field(init=False, default_factory=dict)
-    # Who has not answered a request to clear.
-    _clears: dict[str, set[str]] = field(init=False, default_factory=dict)
-    _agents: dict[str, AgentContext] = field(init=False, default_factory=dict)
-    _everyone: AgentContext = field(init=False, default_factory=AgentContext)
-    # What members that are no people said to everybody: the latest of each.
-    _chats: dict[str, int] = field(init=False, default_factory=dict)
-    records: RecordNames = field(init=False, default_factory=RecordNames)
-
-    def __post_init__(self) -> None:
-        self.index = SourceIndex(max_chars=self.max_chars)
-        for value in self.known:
+    def __init__(
+        self,
+        traits: TraitsOf = lambda _host, _tool: UNKNOWN_TOOL,
+        known: Sequence[str] = (),
+        max_chars: int = MAX_INDEX_CHARS,
+        *,
+        own: str = "",
+    ) -> None:
+        self.traits, self.own = traits, own
+        self.index = SourceIndex(max_chars=max_chars)
+        self.records = RecordNames()
+        self.endorsements: LatestDict[str, Endorsement] = LatestDict(MAX_ENDORSEMENTS)
+        self._number = 0
+        self._requests = OpenRequests()
+        # Values of rejected calls, loosely, each with the number of the rejection.
+        self._rejected: LatestDict[str, int] = LatestDict(MAX_REJECTED)
+        # Who has not answered a request to clear.
+        self._clears: LatestDict[str, set[str]] = LatestDict(MAX_OPEN_REQUESTS)
+        self._agents: dict[str, AgentContext] = {}
+        self._everyone = AgentContext()
+        # What members that are no people said to everybody: the latest of each.
+        self._chats: LatestDict[str, int] = LatestDict(MAX_AGENTS)
+        for value in known:
             self.index.add(OriginSource(0, "", "", 0.0, "operator"), "", value)
 
     def see(self, envelope: Envelope, *, person: bool, at: float) -> None:
@@ -150,7 +152,6 @@ class OriginMemory:
             # What goes through it is in no message.
             self.index.drop(self._number)
         elif kind == "participant/clear" and (person or envelope.sender == GATEWAY):
-            _bound(self._clears, MAX_OPEN_REQUESTS)
             self._clears[envelope.id] = set(envelope.to)
         elif person:
             # People say something in chats alone: whatever else they send is about what others said.
@@ -180,7 +181,6 @@ class OriginMemory:
                 for value in (text, *inner):
                     loose = fold_loosely(value)
                     if len(loose) >= MIN_REJECTED_CHARS:
-                        _bound(self._rejected, MAX_REJECTED)
                         self._rejected[loose] = self._number
 
     def _read_status(self, envelope: Envelope) -> None:
@@ -241,7 +241,6 @@ class OriginMemory:
             for context in self._readers(to):
                 context.untrusted = self._number
         else:
-            _bound(self._chats, MAX_AGENTS)
             self._chats[source.by] = self._number
         self._add_leaves(source, parts)
 
@@ -254,7 +253,6 @@ class OriginMemory:
         )  # fmt: skip
         context = self._context(envelope.sender)
         context.outside, context.untrusted = True, self._number
-        _bound(self._chats, MAX_AGENTS)
         self._chats[envelope.sender] = self._number
         self._add_leaves(source, [("payload", dict(envelope.payload))])
 
@@ -401,7 +399,6 @@ class OriginMemory:
         if isinstance(revoked, str):
             self.endorsements.pop(revoked, None)
         elif (endorsement := read_endorsement(envelope, at)) is not None:
-            _bound(self.endorsements, MAX_ENDORSEMENTS)
             self.endorsements[envelope.id] = endorsement
 
 
@@ -412,9 +409,3 @@ def acts_outside(envelope: Envelope) -> bool:
     """
     is_call = envelope.kind in ("mcp/request", "mcp/proposal")
     return is_call and (envelope.sender in envelope.to or (envelope.context or "").startswith(A2A_CONTEXT))
-
-
-def _bound(table: dict[str, Json], most: int) -> None:
-    """Make room for one more: the oldest goes."""
-    while len(table) >= most:
-        del table[next(iter(table))]

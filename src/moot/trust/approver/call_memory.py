@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from moot.errors import UsageError
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.resilience.latest_dict import LatestDict
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.conditions import canonical, read_time
@@ -62,7 +63,8 @@ class CallMemory:
         self._approver = approver
         self._store = approver.store
         # By call: the latest approvals of people, by proposal, with when it was proposed and who approved.
-        self._approvals: dict[bytes, dict[str, tuple[float, str | None]]] = {}
+        self._approvals: LatestDict[bytes, LatestDict[str, tuple[float, str | None]]]
+        self._approvals = LatestDict(MAX_REMEMBERED)
         # Rules that a person has asked for since their member was cleared or restarted.
         self._lasting: set[str] = set()
         # What tools do, and which can be called again without harm, as people accepted it.
@@ -140,11 +142,8 @@ class CallMemory:
     def note_approved(self, decision: HistoryProposal) -> None:
         """Somebody approved a call: how often it may come again goes by that."""
         key = call_key(decision.case)
-        latest = self._approvals.pop(key, {})
-        latest[decision.id] = decision.case.at, decision.by
-        self._approvals[key] = dict(list(latest.items())[-MAX_APPROVALS:])
-        while len(self._approvals) > MAX_REMEMBERED:
-            del self._approvals[next(iter(self._approvals))]
+        self._approvals[key] = self._approvals.get(key, LatestDict(MAX_APPROVALS))
+        self._approvals[key][decision.id] = decision.case.at, decision.by
 
     def _approvals_of(self, case: Case) -> list[float]:
         """When calls like this were proposed that people approved; this one is the latest."""

@@ -80,9 +80,3 @@ def sent_at(envelope: Envelope, now: float) -> float:
         return min(now, datetime.fromisoformat(envelope.ts).timestamp())
     except ValueError:
         return now
-
-
-def put(table: dict[str, Json], key: str, value: Json, most: int) -> None:
-    table[key] = value
-    while len(table) > most:
-        del table[next(iter(table))]

@@ -32,13 +32,13 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE, Envelope
 from moot.protocol.operation import Json
 from moot.protocol.origin_report import ENDORSE_KIND, ORIGINS_KIND
+from moot.resilience.latest_dict import LatestDict
 from moot.trust.approver.kept_messages import MAX_KEPT_MESSAGES, MAX_SHORT_BYTES, KeptMessage, KeptMessages
 from moot.trust.approver.origin_finding import (
     FAILED,
     ONLY_READS,
     keep_asking,
     other_reason,
-    put,
     sent_at,
     timeless,
     unnamed_value,
@@ -82,10 +82,10 @@ class OriginWatch:
         self._early: set[str] = set()
         self._compared: set[str] = set()
         # What was found by proposal, what of it everybody was told, and what was open when we came.
-        self._findings: dict[str, dict[str, Json] | SaidCall] = {}
+        self._findings: LatestDict[str, dict[str, Json] | SaidCall] = LatestDict(MAX_FINDINGS)
         # Why others may have led to a call that a person let run again before; empty if they did not.
-        self._steered: dict[str, str] = {}
-        self._told: dict[str, dict[str, Json]] = {}
+        self._steered: LatestDict[str, str] = LatestDict(MAX_FINDINGS)
+        self._told: LatestDict[str, dict[str, Json]] = LatestDict(MAX_FINDINGS)
         self._recalled: frozenset[str] = frozenset()
 
     # Feeding
@@ -111,7 +111,7 @@ class OriginWatch:
             # What we say repeats what others wrote.
             if kind == ORIGINS_KIND:
                 for each in envelope.correlation_id:
-                    put(self._told, each, dict(envelope.payload), MAX_FINDINGS)
+                    self._told[each] = dict(envelope.payload)
             return False
         if self._past_ids is not None and self._is_repeated(envelope, self._past_ids):
             return False
@@ -266,7 +266,7 @@ class OriginWatch:
             if found is None:
                 self._look_at_values(case, self._due)
             else:
-                put(self._findings, case.id, found, MAX_FINDINGS)
+                self._findings[case.id] = found
 
     def look_again(self, case: Case) -> None:
         """Judge an open call by all that was seen."""
@@ -362,14 +362,14 @@ class OriginWatch:
         except Exception:
             log.exception("origins not found", extra={"proposal": case.id})
             found = {"asks": True, "why": FAILED, "arguments": []}
-            put(self._steered, case.id, FAILED, MAX_FINDINGS)
+            self._steered[case.id] = FAILED
             self._note_gap()
-        put(self._findings, case.id, found, MAX_FINDINGS)
+        self._findings[case.id] = found
 
     def _find(self, case: Case) -> dict[str, Json]:
         call, why = self._call_of(case)
         verdict = verdict_on(self.memory, call, self._approver.wall_clock())
-        put(self._steered, case.id, verdict.steered if why is None else why, MAX_FINDINGS)
+        self._steered[case.id] = verdict.steered if why is None else why
         found = payload_of(verdict, agent=case.proposer)
         if (offered := self._approver.memory.offer(case)) is not None:
             found["again"] = offered
@@ -397,5 +397,5 @@ class OriginWatch:
             is_known = any(self._tools.definition_of(host, case.tool or "") for host in case.to)
             if timeless(told) == timeless(found) or (case.id in self._recalled and not is_known):
                 return
-        put(self._told, case.id, found, MAX_FINDINGS)
+        self._told[case.id] = found
         self._approver.send(ORIGINS_KIND, found, about=case.id)

@@ -17,6 +17,7 @@ from moot.protocol.gateway_proposal import Undo
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_REASON, OPINION_RULE
 from moot.protocol.proposal_life import RULE_CONTEXT
+from moot.resilience.latest_dict import LatestDict
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls
@@ -60,8 +61,9 @@ class RuleDecider:
         self._told: dict[str, Rule] = {}
         self._reported_rules: set[str] = set()
         # Why people were asked, by proposal.
-        self._asked: dict[str, str] = {}
-        self._draws: dict[str, float] = {}
+        self._asked: LatestDict[str, str] = LatestDict(MAX_ASKED)
+        # Kept, so that nobody draws twice for a spot check.
+        self._draws: LatestDict[str, float] = LatestDict(MAX_ASKED)
         # Proposals that wait for the comparison of their hosts' tools, each with its draw.
         self.deferred: dict[str, tuple[Case, float]] = {}
 
@@ -187,10 +189,7 @@ class RuleDecider:
 
     def apply(self, case: Case, draw: float | None = None) -> None:
         draw = self._draw() if draw is None else draw
-        # Kept, so that nobody draws twice for a spot check.
         self._draws[case.id] = draw
-        if len(self._draws) > MAX_ASKED:
-            del self._draws[next(iter(self._draws))]
         verdict = self.verdict(case, draw=draw)
         if self._uncompared_hosts(case) and len(self.deferred) < MAX_DEFERRED:
             self.deferred[case.id] = (case, draw)
@@ -247,9 +246,8 @@ class RuleDecider:
 
     def _note_asked(self, id: str, why: str) -> None:
         """Note why people are asked, for those who want to know later; the first reason stays."""
-        self._asked.setdefault(id, why)
-        if len(self._asked) > MAX_ASKED:
-            del self._asked[next(iter(self._asked))]
+        if id not in self._asked:
+            self._asked[id] = why
 
     def asked_because(self, id: str) -> str | None:
         """Why no rule decided a proposal when it came; None if we did not see it come."""

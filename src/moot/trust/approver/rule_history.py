@@ -10,13 +10,14 @@ after a disagreement, so that people learn how often a rule is wrong.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
+from moot.resilience.latest_dict import LatestDict
 from moot.trust.approver.line_file import LineFile
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.bounds import upper_bound
@@ -64,8 +65,8 @@ class RuleHistory:
         # By day, rule and its version.
         self._counts: Counter[tuple[str, str, str, What]] = Counter()
         # By proposal, those that nobody has decided yet.
-        self.predictions: OrderedDict[str, Prediction] = OrderedDict()
-        self._counted: OrderedDict[str, None] = OrderedDict()
+        self.predictions: LatestDict[str, Prediction] = LatestDict(MAX_PREDICTIONS)
+        self._counted: LatestDict[str, None] = LatestDict(MAX_COUNTED)
         # Of the latest decision that was counted.
         self._last_at = 0.0
         self._file.read(self._take, self._summary)
@@ -168,8 +169,6 @@ class RuleHistory:
         if "predicted" in line:
             prediction = Prediction(str(line["rule"]), str(line["version"]), str(line["decision"]))
             self.predictions[str(line["predicted"])] = prediction
-            while len(self.predictions) > MAX_PREDICTIONS:
-                self.predictions.popitem(last=False)
         elif "taken" in line:
             self.predictions.pop(str(line["taken"]), None)
         else:
@@ -179,8 +178,6 @@ class RuleHistory:
             if (id := line.get("id", line.get("counted"))) is not None:
                 self._counted[str(id)] = None
                 self._last_at = max(self._last_at, float(line["at"]))
-            while len(self._counted) > MAX_COUNTED:
-                self._counted.popitem(last=False)
 
     def _summary(self) -> Iterator[dict[str, Json]]:
         kept = self._latest_days(MAX_DAYS)

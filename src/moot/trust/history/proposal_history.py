@@ -22,6 +22,7 @@ from moot.protocol.opinion import OPINION_RULE
 from moot.protocol.proposal_life import RULE_CONTEXT, RULE_KINDS, ProposalLife, RejectionRecord
 from moot.protocol.proposal_tracker import ProposalTracker
 from moot.protocol.unknown_outcome import says_unknown
+from moot.resilience.latest_dict import LatestDict
 from moot.trust.history.proposal_case import Case, case_of
 
 # What was decided: one that somebody rejected counts as rejected unless somebody fulfils it all the same.
@@ -224,8 +225,8 @@ class ProposalHistory(ProposalTracker[HistoryProposal]):
         self.max_proposals = max_proposals
         # Called whenever something was decided or answered.
         self.on_change = on_change
-        # The messages that told of rules, the oldest first: as many as proposals.
-        self._rules: dict[str, str] = {}
+        # The messages that told of rules: as many as proposals.
+        self._rules: LatestDict[str, str] = LatestDict(max_proposals)
 
     def get(self, id: str) -> HistoryProposal | None:
         """By the id of the proposal, of an envelope that decided on it, or of its answer."""
@@ -242,8 +243,6 @@ class ProposalHistory(ProposalTracker[HistoryProposal]):
             name = rule.get("name") if isinstance(rule, dict) else rule
             if isinstance(name, str):
                 self._rules[envelope.id] = name
-                while len(self._rules) > self.max_proposals:
-                    del self._rules[next(iter(self._rules))]
             return None
         if envelope.kind == "trust/stop":
             changed = self._object(envelope, envelope.sender or sender, now)
