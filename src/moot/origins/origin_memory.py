@@ -44,11 +44,11 @@ from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, lower_by_labels
 from moot.origins.value_keys import TARGETS, values_in
 from moot.protocol.envelope import Envelope
 from moot.protocol.large_content import CONTENT_KEY
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json, context_of
 from moot.protocol.origin_report import A2A_CONTEXT, ENDORSE_KIND
 from moot.protocol.payloads import GATEWAY
 from moot.protocol.preview_report import PREVIEW_KIND
-from moot.resilience.latest_dict import LatestDict
 
 # Who reads the answer of one request.
 MAX_READERS: Final = 64

@@ -7,7 +7,6 @@ import pytest
 
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.trust.approver.approver_status import is_decided
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
 from moot.trust.rules.accepted_calls import RejectedCalls
 from tests.trust.histories import HOUR, START, envelope_of, fulfilment, proposal
@@ -75,7 +74,7 @@ def test_an_approval_of_nobody_known_is_not_an_approval_of_people() -> None:
     said = {"proposal_id": "p1", "request_id": "r1", "outcome": "unknown", "reason": "timed_out"}
     decision = _known(_after(proposal("p1"), envelope_of("moot/outcome", "o1", "system:gateway", said)))
     assert decision.state == "unknown"
-    assert (decision.lesson, is_decided(decision)) == (None, False)
+    assert (decision.lesson, decision.is_decided) == (None, False)
 
 
 def test_an_id_that_a_client_without_times_uses_again_is_another_proposal() -> None:

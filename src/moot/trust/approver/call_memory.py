@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from moot.errors import UsageError
 from moot.protocol.envelope import Envelope
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
-from moot.resilience.latest_dict import LatestDict
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.conditions import canonical, read_time

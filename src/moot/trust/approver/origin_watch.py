@@ -30,9 +30,9 @@ from moot.origins.origin_verdict import OriginVerdict, verdict_on
 from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_for
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import ANY_SIZE, Envelope
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.protocol.origin_report import ENDORSE_KIND, ORIGINS_KIND
-from moot.resilience.latest_dict import LatestDict
 from moot.trust.approver.kept_messages import MAX_KEPT_MESSAGES, MAX_SHORT_BYTES, KeptMessage, KeptMessages
 from moot.trust.approver.origin_finding import (
     FAILED,

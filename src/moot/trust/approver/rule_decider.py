@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from moot.errors import ApprovalRequired, BudgetExceeded, MootError, NotAllowed, ProposalSettled, TargetAbsent
 from moot.origins.tool_traits import UNDO_CLASSES
 from moot.protocol.gateway_proposal import Undo
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_REASON, OPINION_RULE
 from moot.protocol.proposal_life import RULE_CONTEXT
-from moot.resilience.latest_dict import LatestDict
 from moot.trust.history.proposal_case import Case
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.rules.accepted_calls import RejectedCalls

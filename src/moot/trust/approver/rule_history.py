@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from moot.protocol.envelope import rfc3339
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
-from moot.resilience.latest_dict import LatestDict
 from moot.trust.approver.line_file import LineFile
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.bounds import upper_bound
