@@ -72,7 +72,6 @@ FILES: Final = {
     "cli/options/time_argument.py": AGO,
     "cli/client/device_sign_in.py": "until when a token is valid, kept for later commands",
     "cli/client/browser_sign_in.py": "until when a token is valid, kept for later commands",
-    "cli/xp/store.py": SIGNED,
     "xprotocol/endpoint/endpoint_caller.py": SIGNED,
     "xprotocol/endpoint/event_listener.py": SIGNED,
     "xprotocol/endpoint/known_endpoints.py": STAMP,

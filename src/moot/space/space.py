@@ -30,7 +30,7 @@ from moot.space.acts import control, membership, proposals, streams
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply, Token
 from moot.space.grants import grant_limits
-from moot.space.grants.delegation_table import DelegationTable
+from moot.space.grants.delegations import DelegationTable
 from moot.space.grants.grant_table import GrantTable
 from moot.space.id_window import IdWindow
 from moot.space.inputs import operator_changes, passkey_changes, sign_in

@@ -14,7 +14,7 @@ from moot.space.audiences import Audiences
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.deadlines import Deadline, Deadlines
 from moot.space.effects import Deliver, Effect, Mint
-from moot.space.grants.delegation_table import DelegationTable
+from moot.space.grants.delegations import DelegationTable
 from moot.space.grants.grant_table import GrantRecord, GrantTable
 from moot.space.id_window import IdWindow, SeenEnvelope
 from moot.space.members.member import Session, SpaceMember, TokenRights, load_capabilities

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from moot.cli.xp import relay
+from moot.cli import xp
 from moot.xprotocol.adapter.config.adapter_settings import DiscoverySettings, McpServerSettings
 from moot.xprotocol.relay.relay_settings import DEFAULT_PORT, RelaySettings
 
@@ -14,5 +14,5 @@ def test_relay_and_adapter_share_no_default_port() -> None:
     taken = {McpServerSettings().sse_port, DiscoverySettings().well_known_port}
     assert DEFAULT_PORT not in taken
     parser = argparse.ArgumentParser()
-    relay.add_command(parser.add_subparsers(), "relay")
-    assert parser.parse_args(["relay"]).port == RelaySettings(data=Path()).port == DEFAULT_PORT
+    xp.add_command(parser.add_subparsers(), "xp")
+    assert parser.parse_args(["xp", "relay"]).port == RelaySettings(data=Path()).port == DEFAULT_PORT

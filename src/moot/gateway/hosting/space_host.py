@@ -22,8 +22,8 @@ from moot.space.acts import membership
 from moot.space.config import Name, SessionId
 from moot.space.config_json import save_config
 from moot.space.effects import Disconnect, Reply
+from moot.space.members.listing import welcome
 from moot.space.members.member import Options
-from moot.space.members.welcome import welcome
 
 # While more than this of its time is left, another poll of a member is not journaled.
 _POLL_NOTED_SHARE: Final = 2 / 3

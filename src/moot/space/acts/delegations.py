@@ -9,7 +9,7 @@ from moot.protocol.envelope import Envelope
 from moot.space.acts import Act
 from moot.space.config import Name
 from moot.space.effects import Effect, Mint
-from moot.space.grants.delegation_table import DelegationRecord
+from moot.space.grants.delegations import DelegationRecord
 from moot.space.id_window import SeenEnvelope
 from moot.space.members.member import Session
 from moot.space.state import State

@@ -24,8 +24,8 @@ from moot.protocol.operation import Json, Payload
 from moot.protocol.patterns import Rights
 from moot.space.effects import Effect, Mint
 from moot.space.grants.grant_table import GrantRecord
+from moot.space.members.listing import welcome_again
 from moot.space.members.member import Session
-from moot.space.members.welcome import welcome_again
 
 if TYPE_CHECKING:
     from moot.space.state import State

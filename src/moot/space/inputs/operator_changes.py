@@ -17,9 +17,9 @@ from moot.space.acts.proposals import bind_open
 from moot.space.config import Name, ParticipantConfig, SpaceConfig
 from moot.space.effects import Credential, Effect, Mint, Result, Token
 from moot.space.inputs.passkey_changes import remove_all_passkeys
+from moot.space.members.listing import welcome, welcome_again
 from moot.space.members.member import FREE_NAME, Session, SpaceMember
 from moot.space.members.send_rate import SendRateLimiter
-from moot.space.members.welcome import welcome, welcome_again
 from moot.space.state import State
 
 

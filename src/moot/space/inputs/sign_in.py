@@ -15,10 +15,10 @@ from moot.errors import InvalidRequest, ParticipantNotFound, ResourceLimit, Unau
 from moot.space.acts import membership
 from moot.space.config import Name, SessionId
 from moot.space.effects import Credential, Effect, Mint
+from moot.space.members.listing import welcome, welcome_again
 from moot.space.members.lookalikes import check_name
 from moot.space.members.member import FREE_NAME, SpaceMember, TokenRights, load_capabilities
 from moot.space.members.roster import logical_name
-from moot.space.members.welcome import welcome, welcome_again
 from moot.space.state import State
 from moot.space.tokens.temporary_tokens import SignIn, TemporaryToken
 

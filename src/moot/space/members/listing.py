@@ -19,11 +19,13 @@ from moot.protocol import payloads, strict_json
 from moot.protocol.dialects.translation import show_capabilities
 from moot.protocol.envelope import DEFAULT_LIMITS
 from moot.protocol.operation import Json
+from moot.space.effects import Effect, Mint, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from moot.protocol.patterns import Capability
+    from moot.space.config import SessionId
     from moot.space.members.member import Session, SpaceMember
     from moot.space.state import State
     from moot.space.stream_table import StreamRecord
@@ -80,6 +82,25 @@ def describe_welcome(state: State, session: Session) -> Entry:
     if state.limits.envelope.max_bytes != DEFAULT_LIMITS.max_bytes:
         payload["limits"] = {"max_bytes": state.limits.envelope.max_bytes}
     return payload | {"more": missing} if any(missing.values()) else payload
+
+
+def welcome(
+    state: State, member: SpaceMember, sessions: Iterable[SessionId], now: float, mint: Mint
+) -> list[Effect]:
+    """MEW 3.8.1, to some of a member's sessions: on joining, and whenever its rights change."""
+    effects: list[Effect] = []
+    for session in sessions:
+        payload = describe_welcome(state, state.roster.sessions[session])
+        effects.append(Reply(session, state.notice("system/welcome", payload, now, mint, to=[member.id])))
+    return effects
+
+
+def welcome_again(state: State, members: Iterable[SpaceMember], now: float, mint: Mint) -> list[Effect]:
+    """D-88: an updated welcome goes to all sockets of each member."""
+    effects: list[Effect] = []
+    for member in members:
+        effects += welcome(state, member, state.sessions_of([member]), now, mint)
+    return effects
 
 
 def describe_page(state: State, session: Session, after: Json) -> Entry:

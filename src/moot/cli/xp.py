@@ -1,4 +1,4 @@
-"""`moot xp relay`: runs an event relay."""
+"""`moot xp`: what XProtocol needs beside `xprotocol-adapter`, an event relay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from moot.cli.options.member_options import add_log_level
 from moot.cli.options.tls_options import add_tls_options, tls_files_of, warn_without_tls
 from moot.cli.process import program
 
-_EXAMPLES = """\
+_GROUP_EXAMPLES = """\
+  moot xp relay                              a relay on 127.0.0.1:8764, events in .moot/relay
+"""
+_RELAY_EXAMPLES = """\
   moot xp relay                                        on 127.0.0.1:8764, events in .moot/relay
   moot xp relay --port 0 --data /tmp/events            a free port, printed in the first line
   moot xp relay --host 0.0.0.0 --url wss://relay.example.org --data /var/lib/moot-relay
@@ -23,6 +26,18 @@ the one it listens on needs --url. The events are in DATA/events.sqlite.
 
 
 def add_command(commands: Any, name: str) -> None:
+    group = program.add_group(
+        commands,
+        name,
+        help="XProtocol: run an event relay",
+        about="An event relay for XProtocol endpoints. `xprotocol-adapter` is the endpoint itself. "
+        "Needs the extra moot[xprotocol].",
+        examples=_GROUP_EXAMPLES,
+    )
+    _add_relay(group, "relay")
+
+
+def _add_relay(commands: Any, name: str) -> None:
     parser = program.add_command(
         commands,
         name,
@@ -30,7 +45,7 @@ def add_command(commands: Any, name: str) -> None:
         about="Runs an XProtocol event relay (profile xp1). It accepts signed events only, keeps them "
         "until they expire, and delivers them unchanged to clients that have authenticated with the "
         "recipient's key. A sender gets OK when its event is on disk. Ctrl-C and SIGTERM stop it.",
-        examples=_EXAMPLES,
+        examples=_RELAY_EXAMPLES,
     )
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="listen on this address (default 127.0.0.1)")
@@ -57,10 +72,10 @@ def add_command(commands: Any, name: str) -> None:
         help="no rate limits for connections and senders; for closed networks and benchmarks",
     )
     add_log_level(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=_run_relay)
 
 
-def run(options: argparse.Namespace) -> int:
+def _run_relay(options: argparse.Namespace) -> int:
     from moot.cli.process.extras import check_installed
     from moot.cli.process.interruption import run_service
 

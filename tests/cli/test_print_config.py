@@ -11,7 +11,7 @@ import pytest
 
 from moot.cli import main
 from moot.cli.mcp import CLIENTS
-from moot.cli.mcp.client_config import HttpEntry, StdioEntry, format_config
+from moot.cli.mcp.print_config import HttpEntry, StdioEntry, format_config
 from moot.config.clients.client_file import read_client_file
 from moot.config.clients.json_comments import read_json_with_comments
 from moot.config.clients.server_import import import_servers
