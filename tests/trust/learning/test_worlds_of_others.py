@@ -130,10 +130,11 @@ def test_a_call_that_was_rejected_is_asked_about_with_and_without_a_null(given: 
     case = call(given, tool="read_file")
     assert evaluate(rules, case, NOW).decision == "approve"
     assert evaluate(rules, case, NOW, rejected=RejectedCalls(rejected)).decision == "ask"
-    # An approval takes back what it is about, and nothing else.
+    # An approval takes back the rejection of its very call, and nothing else.
     later = [*rejected, decided(call({"path": NOTE}, tool="read_file", at=NOW), approved=True)]
-    expected = "ask" if "encoding" in given else "approve"
-    assert evaluate(rules, case, NOW, rejected=RejectedCalls(later)).decision == expected
+    assert evaluate(rules, case, NOW, rejected=RejectedCalls(later)).decision == "ask"
+    later.append(decided(call({"path": NOTE, "encoding": None}, tool="read_file", at=NOW), approved=True))
+    assert evaluate(rules, case, NOW, rejected=RejectedCalls(later)).decision == "approve"
 
 
 BARE: dict[str, Json] = {"path": NOTE}
@@ -146,9 +147,9 @@ OTHER: dict[str, Json] = {"path": NOTE, "head": None}
     [
         ([(NULL, False)], [BARE, NULL, OTHER]),
         ([(NULL, False), (NULL, True)], []),
-        ([(NULL, False), (BARE, True)], [NULL]),
-        ([(NULL, False), (OTHER, True)], [BARE, NULL]),
-        ([(BARE, False), (NULL, True)], [BARE, OTHER]),
+        ([(NULL, False), (BARE, True)], [BARE, NULL, OTHER]),
+        ([(NULL, False), (OTHER, True)], [BARE, NULL, OTHER]),
+        ([(BARE, False), (NULL, True)], [BARE, NULL, OTHER]),
         ([(BARE, False), (BARE, True)], []),
         # Only what was approved since counts.
         ([(NULL, True), (BARE, False)], [BARE, NULL, OTHER]),

@@ -1,16 +1,16 @@
 """What differs between two lists of rules: in their text, and in what they decide.
 
-The text is compared rule by rule. What they decide is compared by calls made up from both lists: at the edges
-of every rule, what an attacker would try, and the tests of the files, at the times at which some rule starts
-or ends to apply. Cedar policies and remembered calls decide with them, but no call is made up from a policy.
-Each difference that is found is real and has a call for it; none found is not a proof.
+The text is compared rule by rule. What they decide is compared by calls made up from both lists: what an
+attacker would try, the edges of every rule, and the tests of the files. Cedar policies and remembered calls
+decide with them, but no call is made up from a policy. Each difference that is found is real and has a call
+for it; none found is not a proof.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import Final, Literal
 
 from moot.protocol.operation import Json
@@ -21,12 +21,10 @@ from moot.trust.rules.cedar_policies import is_policy
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
 from moot.trust.rules.rule_evaluation import RuleVerdict
 from moot.trust.rules.rule_json import rule_as_json
-from moot.trust.rules.rule_samples import call_as_json, sample_call, sample_calls
+from moot.trust.rules.rule_samples import arguments_at_edges, call_as_json, changed_call, sample_call
 from moot.trust.rules.rule_set import RuleSet
 
 Change = Literal["added", "removed", "changed", "moved"]
-# Times at which calls are compared; every rule with a start or an end has some of its own.
-MAX_MOMENTS: Final = 24
 # Calls that are shown, each by other rules or with other decisions.
 MAX_CALLS: Final = 20
 
@@ -108,41 +106,34 @@ def _call_differences(
 ) -> Iterator[CallDifference]:
     listed = [rule for side in sides for rule in (*side.rules, *side.calls)]
     rules = list({(rule.name, repr(rule)): rule for rule in listed}.values())
-    moments = _moments(rules, now)
     present = {name for rule in rules for name in rule.limits.while_present}
     found: set[tuple[str, str | None, str, str | None]] = set()
     # As if people had said the values, then as if nobody knew.
     by_origin = any(rule.ask for rule in rules) or any(side.policies for side in sides)
     origins = (None, ORIGINS_UNKNOWN) if by_origin else (None,)
-    for case, at in _calls(rules, tests):
-        for moment, untrusted in product(moments if at is None else [at], origins):
-            one, other = [side.decide(case, moment, present, untrusted=untrusted) for side in sides]
-            key = (one.decision, _name(one), other.decision, _name(other))
-            if one.decision == other.decision or key in found:
-                continue
+    made_up = ((case, now) for rule in rules for case in _calls(rule))
+    asked = ((case, now if at is None else at) for case, at in tests)
+    for (case, moment), untrusted in product(chain(asked, made_up), origins):
+        one, other = [side.decide(case, moment, present, untrusted=untrusted) for side in sides]
+        key = (one.decision, _name(one), other.decision, _name(other))
+        if one.decision != other.decision and key not in found:
             found.add(key)
             yield CallDifference(call_as_json(case), moment, one, other)
             if len(found) == MAX_CALLS:
                 return
 
 
-def _calls(
-    rules: Sequence[Rule], tests: Iterable[tuple[Case, float | None]]
-) -> Iterator[tuple[Case, float | None]]:
-    yield from tests
-    # What an attacker would try first: of several calls the worst is shown.
-    for rule in rules:
-        yield from ((case, None) for _, _, case in attempted_calls(rule, sample_call(rule)))
-    for rule in rules:
-        yield from ((case, None) for case in sample_calls(rule))
+def _calls(rule: Rule) -> Iterator[Case]:
+    """What an attacker would try first: of several calls the worst is shown."""
+    base = sample_call(rule)
+    yield from (case for _, _, case in attempted_calls(rule, base))
+    yield base
+    for part, names in (("tool", rule.tool), ("proposer", rule.proposer)):
+        some = names if isinstance(names, list) else ()
+        yield from (changed_call(base, **{part: name}) for name in some)
+    yield from (changed_call(base, to=(host,)) for host in rule.to or ())
+    yield from (changed_call(base, arguments=arguments) for arguments in arguments_at_edges(rule, base))
 
 
 def _name(verdict: RuleVerdict) -> str | None:
     return None if verdict.rule is None else verdict.rule.name
-
-
-def _moments(rules: Sequence[Rule], now: float) -> list[float]:
-    """Now, and just before and after a rule starts or ends to apply."""
-    edges = [each for rule in rules for each in (rule.after, rule.limits.expires_at) if each is not None]
-    found = [now, *(moment - step for moment in edges for step in (1, 0))]
-    return list(dict.fromkeys(found))[:MAX_MOMENTS]

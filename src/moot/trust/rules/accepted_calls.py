@@ -73,25 +73,15 @@ def _scope(case: Case) -> _Scope:
     return case.to, case.method, case.tool
 
 
-@dataclass(slots=True)
-class _Family:
-    """Calls (`call_key`) that differ by null arguments alone."""
-
-    rejected: set[bytes] = field(default_factory=set)
-    # Since the last rejection.
-    approved: set[bytes] = field(default_factory=set)
-
-
 class RejectedCalls:
-    """The calls that people rejected word for word, unless they approved the same call later.
+    """The calls that people rejected word for word, unless they approved the very same call later.
 
-    Who rejects a call rejects it without its null arguments and with others, too. An approval takes back what
-    it is about: of the very call that was rejected all of that, of the call without nulls what was not
-    rejected itself, and otherwise that one call.
+    Who rejects a call rejects it without its null arguments and with others, too, whatever else was approved.
     """
 
     def __init__(self, decisions: Iterable[HistoryProposal] = ()) -> None:
-        self._families: dict[bytes, _Family] = {}
+        # By the call without null arguments, as it was rejected.
+        self._rejected: dict[bytes, set[bytes]] = {}
         # What is known of each proposal: its result, or its end, is not another decision.
         self._noted: dict[str, tuple[float, Lesson]] = {}
         for decision in sorted(decisions, key=lambda each: each.at or 0.0):
@@ -105,26 +95,15 @@ class RejectedCalls:
         self._noted[decision.id] = decision.case.at, decided
         if len(self._noted) > MAX_PROPOSALS:
             del self._noted[next(iter(self._noted))]
-        key, bare = _keys(decision.case)
+        key, bare = call_key(decision.case), call_key(without_nulls(decision.case))
         if decided == "reject":
-            family = self._families.setdefault(bare, _Family())
-            family.rejected.add(key)
-            family.approved.clear()
-        elif known := self._families.get(bare):
-            known.rejected.discard(key)
-            known.approved.add(key)
-            if not known.rejected:
-                del self._families[bare]
+            self._rejected.setdefault(bare, set()).add(key)
+        elif (known := self._rejected.get(bare)) is not None:
+            known.discard(key)
+            if not known:
+                del self._rejected[bare]
 
     def __contains__(self, case: object) -> bool:
-        if not self._families or not isinstance(case, Case):
+        if not self._rejected or not isinstance(case, Case):
             return False
-        key, bare = _keys(case)
-        family = self._families.get(bare)
-        return family is not None and (key in family.rejected or not family.approved & {key, bare})
-
-
-def _keys(case: Case) -> tuple[bytes, bytes]:
-    """Of the call as it is, and without its null arguments."""
-    key, bare = call_key(case), without_nulls(case)
-    return key, key if bare is case else call_key(bare)
+        return call_key(without_nulls(case)) in self._rejected

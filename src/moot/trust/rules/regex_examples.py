@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 
 # The parser of the standard library; its grammar includes nearly all that RE2 knows.
+from re import _compiler as compiler  # type: ignore[attr-defined]
 from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, Final
@@ -32,14 +33,13 @@ def _texts(tree: Any, branch: int, filling: str | None) -> Iterator[str]:
         if kind is sre.LITERAL:
             yield chr(value)
         elif kind in (sre.NOT_LITERAL, sre.ANY, sre.IN):
-            yield _one_of(kind, value)
+            yield _one_of((kind, value))
         elif kind in (sre.MAX_REPEAT, sre.MIN_REPEAT):
             low, high, inner = value
             if filling is not None and len(inner) == 1 and inner[0][0] in (sre.ANY, sre.IN, sre.NOT_LITERAL):
                 # Only what the class takes, so that `[a-z]+` is tried with nothing that it cannot be.
-                one = re.compile(_class_of(inner[0]), re.DOTALL)
-                fits = all(one.fullmatch(char) for char in filling)
-                yield filling if fits and low <= len(filling) <= high else _one_of(*inner[0]) * max(low, 1)
+                fits = all(map(_class_of(inner[0]).fullmatch, filling))
+                yield filling if fits and low <= len(filling) <= high else _one_of(inner[0]) * max(low, 1)
             else:
                 yield "".join(_texts(inner, branch, filling)) * max(int(low), min(1, int(high)))
         elif kind is sre.SUBPATTERN:
@@ -48,37 +48,13 @@ def _texts(tree: Any, branch: int, filling: str | None) -> Iterator[str]:
             yield from _texts(value[1][branch % len(value[1])], branch, filling)
 
 
-def _one_of(kind: Any, value: Any) -> str:
-    one = re.compile(_class_of((kind, value)), re.DOTALL)
+def _one_of(item: Any) -> str:
+    one = _class_of(item)
     likely = (*_LIKELY, *(chr(code) for code in range(32, 0x250)))
     return next((char for char in likely if one.fullmatch(char)), "")
 
 
-def _class_of(item: tuple[Any, Any]) -> str:
-    """The expression of one class of characters again, from its parsed form."""
-    kind, value = item
-    if kind is sre.ANY:
-        return r"[^\n]"
-    if kind is sre.NOT_LITERAL:
-        return f"[^{re.escape(chr(value))}]"
-    inner, negated = "", ""
-    for each, part in value:
-        if each is sre.NEGATE:
-            negated = "^"
-        elif each is sre.LITERAL:
-            inner += re.escape(chr(part))
-        elif each is sre.RANGE:
-            inner += f"{re.escape(chr(part[0]))}-{re.escape(chr(part[1]))}"
-        elif each is sre.CATEGORY:
-            inner += _CATEGORIES.get(part, "")
-    return f"[{negated}{inner}]" if inner else r"[^\n]"
-
-
-_CATEGORIES: Final = {
-    sre.CATEGORY_DIGIT: r"0-9",
-    sre.CATEGORY_SPACE: r" \t\n",
-    sre.CATEGORY_WORD: r"A-Za-z0-9_",
-    sre.CATEGORY_NOT_DIGIT: r"\D",
-    sre.CATEGORY_NOT_SPACE: r"\S",
-    sre.CATEGORY_NOT_WORD: r"\W",
-}
+def _class_of(item: Any) -> re.Pattern[str]:
+    """One class of characters, from its parsed form."""
+    found: re.Pattern[str] = compiler.compile(parser.SubPattern(parser.State(), [item]))
+    return found

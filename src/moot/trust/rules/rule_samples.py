@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from typing import Any, Final
 
 from moot.protocol.operation import Json
@@ -52,25 +51,6 @@ def _texts_of(pattern: ValuePattern, texts: Iterator[str], moment: float) -> Ite
     return (date_after(text, moment) for text in texts) if pattern.kind == "day" else texts
 
 
-def sample_calls(rule: Rule) -> Iterator[Case]:
-    """Calls at the edges of a rule, inside and outside: each part in turn has each of its values."""
-    base = sample_call(rule)
-    yield base
-    yield changed_call(base, proposer=STRANGER)
-    yield changed_call(base, tool=OTHER_TOOL)
-    yield changed_call(base, to=(OTHER_HOST,))
-    for part in ("proposer", "tool", "method"):
-        for value in _samples(rule.node(part)):
-            yield changed_call(base, **{part: str(value)})
-    for host in rule.to or ():
-        yield changed_call(base, to=(_glob_sample(host),))
-    for path, node in text_nodes(rule):
-        for value in (*_samples(node), "something else"):
-            yield changed_call(base, arguments=with_argument(base.arguments, path, value))
-    for arguments in (*arguments_at_edges(rule, base), *arguments_outside(rule, base)):
-        yield changed_call(base, arguments=arguments)
-
-
 def arguments_at_edges(rule: Rule, base: Case) -> Iterator[dict[str, Json]]:
     """Arguments from the edges of a rule: each open part in turn, then all of them together."""
     values: dict[Path, list[Json]] = {
@@ -108,17 +88,6 @@ def _in_turns(base: Case, values: Mapping[Path, list[Json]]) -> Iterator[dict[st
         for path, listed in values.items():
             if at < len(listed):
                 yield with_argument(base.arguments, path, listed[at])
-
-
-def _samples(node: Node | None) -> list[Json]:
-    match node:
-        case OneOf():
-            return [value for inner in node.alternatives for value in _samples(inner)]
-        case Regex():
-            return list(islice(regex_examples(node.source), 8))
-        case None:
-            return []
-    return [_sample(node, "x")]
 
 
 def text_nodes(rule: Rule) -> Iterator[tuple[Path, Node]]:
