@@ -216,12 +216,12 @@ def test_what_is_set_of_a_rule_is_an_argument_a_limit_or_a_field() -> None:
         "arguments": {"path": "*"},
         "limits": {"count": 9},
     }
-    assert narrow_rule(rule, ["path=[1]", "count=2", "after=2027-01-01T00:00:00Z", "range.size=[1, 2]"]) == {
+    assert narrow_rule(rule, ["path=[1]", "count=2", "hours=09:00-17:00", "range.size=[1, 2]"]) == {
         "name": "x",
         "decision": "approve",
         "arguments": {"path": [1]},
         "limits": {"count": 2},
-        "after": "2027-01-01T00:00:00Z",
+        "hours": "09:00-17:00",
         "range": {"size": [1, 2]},
     }
     assert rule["arguments"] == {"path": "*"}

@@ -344,8 +344,11 @@ def test_rules_with_templates_survive_being_written() -> None:
         shell: {command: [git status, "git log -n <1..50>", "echo <lt>b<gt>"], options: {before: "cd <name>"}}
         path: {cwd: /srv/<name>}
         sql: {query: "SELECT a FROM b WHERE c = <3 digits>"}
+        seen_hours: 09:00-17:00
     """
     (rule,) = read_rules(text)
+    # As earlier versions wrote it.
+    assert str(rule.hours) == "09:00-17:00"
     assert rule.values["options", "before"] == ValuePattern("shell", ["cd <name>"])
     assert read_rules(write_rules([rule])) == (rule,)
     assert rule_of_json(rule_as_json(rule)) == rule

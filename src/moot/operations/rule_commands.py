@@ -211,7 +211,7 @@ def _accept_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="FIELD=VALUE",
-        help="narrow it: path=reports/a.md, count=5, while_present=alice",
+        help="narrow it: path=reports/a.md, count=5, hours=09:00-17:00, while_present=alice",
     )
     parser.add_argument("--grant", action="store_true", help="grant the agent the permission instead")
 

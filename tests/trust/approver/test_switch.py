@@ -6,7 +6,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from moot.protocol.envelope import rfc3339
 from moot.trust.history.proposal_case import Case, case_of
 from moot.trust.history.proposal_history import ProposalHistory
 from moot.trust.rules.rule_store import STATE_NAME, RuleStore
@@ -183,12 +182,13 @@ async def test_what_is_over_by_the_clock_of_the_approver_alone_is_decided(tmp_pa
         assert known.fulfilled_by == "approver"
 
 
-async def test_a_clock_that_was_set_starts_no_rule(tmp_path: Path) -> None:
+async def test_a_clock_that_was_set_gives_no_rule_other_hours(tmp_path: Path) -> None:
     async with approver_scene(tmp_path) as scene:
         await scene.accepted()
-        file, begins = scene.store.rules_file, rfc3339(time.time() + 6 * 3600)
-        file.write_text(f"{file.read_text('utf-8').rstrip()}\n  after: '{begins}'\n")
-        await until(lambda: scene.store.rules[0].after is not None)
+        file, hour = scene.store.rules_file, time.gmtime().tm_hour
+        begin, end = (hour + 6) % 24, (hour + 9) % 24
+        file.write_text(f"{file.read_text('utf-8').rstrip()}\n  hours: '{begin:02}:00-{end:02}:00'\n")
+        await until(lambda: scene.store.rules[0].hours is not None)
         assert scene.approver.decider.verdict(report()).decision == "ask"
         set_wall_clock(scene, 7 * 3600.0)
         assert "the clock was set by +25200 s" in scene.approver.decider.verdict(report()).why

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from moot.trust.checks.narrowing_proof import find_counter_example, find_wider_part
-from moot.trust.rules.conditions import Range, RangeByText
+from moot.trust.rules.conditions import Hours, Range, RangeByText
 from moot.trust.rules.rule import Rule, RuleLimits
 from moot.values.kinds import ValuePattern
 from tests.rows import for_each_row
@@ -22,6 +22,7 @@ SUGGESTED = Rule(
     arguments={"path": "reports/*", "mode": ["w", "a"]},
     range={("size",): Range(1, 100)},
     equals={"flags": [1]},
+    hours=Hours(9 * 60, 17 * 60),
     limits=RuleLimits(
         max_decisions=10, per_seconds=3_600.0, expires_at=1_000.0, while_present=("alice",), check_share=0.05
     ),
@@ -34,6 +35,7 @@ SUGGESTED = Rule(
         {},
         {"arguments": {"path": "reports/2026/*", "mode": "w"}},
         {"range": {("size",): Range(2, 50)}},
+        {"hours": Hours(10 * 60, 12 * 60)},
         {
             "limits": RuleLimits(
                 max_decisions=5,
@@ -67,6 +69,9 @@ def test_less_is_taken(changes: dict[str, object]) -> None:
         ({"range": {("size",): Range(1.0, 100.0)}}, "range"),
         ({"equals": {}}, "equals"),
         ({"equals": {"flags": [True]}}, "equals"),
+        ({"hours": None}, "hours"),
+        ({"hours": Hours(8 * 60, 12 * 60)}, "hours"),
+        ({"hours": Hours(9 * 60, 17 * 60, "Europe/Berlin")}, "hours"),
         ({"limits": replace(SUGGESTED.limits, max_decisions=None)}, "limits.count"),
         ({"limits": replace(SUGGESTED.limits, max_decisions=240, per_seconds=86_400.0)}, "limits.count"),
         ({"limits": replace(SUGGESTED.limits, per_seconds=60.0)}, "limits.count"),

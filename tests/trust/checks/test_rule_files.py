@@ -153,11 +153,11 @@ def test_a_mistake_in_a_test_is_named_with_its_place(tmp_path: Path, test: str, 
 
 
 def test_another_rule_than_the_expected_one_and_a_missing_time_fail() -> None:
-    text = RULES.replace("    limits", "    after: '2026-11-16T12:00:00Z'\n    limits")
+    text = RULES.replace("    limits", "    hours: 09:00-17:00\n    limits")
     call = f"expect: approve, {CALL}, arguments: {{path: reports/day-11.md}}"
     tests = read_tests(
-        f"tests:\n  - {{{call}}}\n  - {{at: '2026-11-16T20:00:00Z', {call}}}\n"
-        f"  - {{at: '2026-11-16T10:00:00Z', {call}}}\n  - {{rule: gone, {call}}}\n"
+        f"tests:\n  - {{{call}}}\n  - {{at: '2026-11-16T10:00:00Z', {call}}}\n"
+        f"  - {{at: '2026-11-16T20:00:00Z', {call}}}\n  - {{rule: gone, {call}}}\n"
     )
     problems = [each.problem for each in run_tests(RuleSet(read_rules(text)), tests, 0.0)]
     assert "depends on the time" in str(problems[0])
@@ -196,7 +196,7 @@ def rule(parts: str) -> str:
         ('tool: find, text: {q: "<text>"}', "q", "anything"),
         ("tool: find, extra_arguments: true", "extra_arguments", "any other arguments are allowed"),
         ('tool: "*"', "tool", "it may be any tool"),
-        ('tool: run, after: 2026-01-01T00:00:00Z, arguments: {command: "git *"}', "command", "injection"),
+        ('tool: run, hours: 09:00-10:00, arguments: {command: "git *"}', "command", "injection"),
     ],
 )
 def test_what_a_rule_could_be_abused_for_is_shown_with_a_call_that_it_approves(
@@ -212,8 +212,8 @@ def test_what_a_rule_could_be_abused_for_is_shown_with_a_call_that_it_approves(
     }
     test = read_tests(json.dumps({"tests": [{"expect": "approve", **example}]}))[0]
     assert dict(test.case.payload) == payload
-    # Whenever the rule begins.
-    assert evaluate(rules, test.case, 2e9).decision == "approve"
+    # By day, whatever hours the rule has.
+    assert evaluate(rules, test.case, 9.5 * 3600).decision == "approve"
 
 
 @pytest.mark.parametrize(

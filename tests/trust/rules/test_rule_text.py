@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.errors import UsageError
-from moot.trust.rules.conditions import Range, RangeByText
+from moot.trust.rules.conditions import Hours, Range, RangeByText
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
 from moot.trust.rules.rule_json import LIMIT_KEYS, rule_as_json, rule_of_json
 from moot.trust.rules.rule_yaml import read_rules, write_rules
@@ -27,7 +27,9 @@ rules:
       mode: create
     range: {size: [1, 4096], order: {amount: [0.5, 2.5]}, tax: [mode, {create: [1, 3], append: [0, 2]}]}
     equals: {tags: [a, b]}
+    hours: 09:00-17:00 Europe/Berlin
     after: 2026-01-01T00:00:00Z
+    before: 2027-01-01T00:00:00Z
     limits: {count: 20, per: 1h, expires_at: 2026-12-31T00:00:00Z, while_present: alice, check_share: 0.05}
     origin: {suggestion: s-1, accepted_by: alice, accepted: 2026-11-15T09:00:00Z}
   - name: never
@@ -47,19 +49,10 @@ def test_everything_a_rule_can_say_is_read() -> None:
         ("order", "amount"): Range(0.5, 2.5),
         ("tax",): RangeByText(0, 3, "mode", {"create": Range(1, 3), "append": Range(0, 2)}),
     }
+    assert full.hours == Hours(540, 1020, "Europe/Berlin")
     assert full.limits == RuleLimits(20, 3600.0, 1798675200.0, ("alice",), 0.05)
     assert full.origin == RuleOrigin("s-1", "alice", 1794733200.0)
     assert (never.decision, nobody.to) == ("reject", ())
-
-
-@pytest.mark.parametrize("times", ["hours: 09:00-17:00", "seen_hours: 09:00-17:00", "before: '2027-01-01'"])
-@pytest.mark.parametrize("decision", ["approve", "reject"])
-def test_a_rule_of_0_2_with_times_that_are_gone_asks_and_says_so(times: str, decision: str) -> None:
-    (rule,) = read_rules(f"rules: [{{name: a, decision: {decision}, tool: run, words: By day, {times}}}]")
-    assert (rule.decision, rule.ask) == ("ask", None)
-    assert rule.words.startswith(f"Ask people, since rules no longer have {times.partition(':')[0]} ")
-    assert rule.words.endswith(": By day")
-    assert read_rules(write_rules([rule])) == (rule,)
 
 
 def test_what_is_written_is_what_was_read() -> None:
@@ -108,6 +101,8 @@ def test_a_rule_as_0_1_wrote_it_has_the_same_limits() -> None:
         ("rules: [{name: a, decision: ask, range: {x: [of, {a: [3, 1]}]}}]", "rules[0].range.x.a"),
         ("rules: [{name: a, decision: ask, range: {x: [of, {}]}}]", "rules[0].range.x"),
         ("rules: [{name: a, decision: ask, range: {x: [of, {1: [1, 3]}]}}]", "rules[0].range.x"),
+        ("rules: [{name: a, decision: ask, hours: 9-17}]", "rules[0].hours"),
+        ("rules: [{name: a, decision: ask, hours: 09:00-17:00 Mars/Base}]", "rules[0].hours"),
         ("rules: [{name: a, decision: ask, after: soon}]", "rules[0].after"),
         ("rules: [{name: a, decision: ask, to: 3}]", "rules[0].to"),
         ("rules: [{name: a, decision: ask, tool: 3}]", "rules[0].tool"),
@@ -148,7 +143,8 @@ _rules = st.builds(
         st.tuples(_numbers, st.integers(0, 10**6)).map(lambda pair: Range(pair[0], pair[0] + pair[1])),
         max_size=2,
     ),
-    after=st.none() | st.integers(0, 2**32).map(float),
+    hours=st.none() | st.builds(Hours, st.integers(0, 1439), st.integers(0, 1439)),
+    before=st.none() | st.integers(0, 2**32).map(float),
     extra_arguments=st.booleans(),
     limits=st.builds(
         RuleLimits,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import case_of
-from moot.trust.rules.conditions import Range, RangeByText, is_plain, is_same_json
+from moot.trust.rules.conditions import Hours, Range, RangeByText, is_plain, is_same_json, read_hours
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
 from moot.trust.rules.rule_evaluation import evaluate
 from moot.trust.rules.rule_samples import sample_call
@@ -180,8 +180,20 @@ def test_exact_values_are_the_same_json() -> None:
     assert is_same_json({"a": 1, "b": 10**30}, {"b": 10**30, "a": 1})
 
 
-def test_a_start_and_an_end_bound_a_rule_in_time() -> None:
-    rule = replace(REPORTS, after=START, limits=RuleLimits(expires_at=START + HOUR))
+def test_hours_go_past_midnight_and_know_zones() -> None:
+    day, night = read_hours("09:00-17:00"), read_hours("22:30-05:00")
+    at = START - 10 * HOUR  # midnight
+    assert [day.admits(at + h * HOUR) for h in (8, 9, 16, 17.02, 23)] == [False, True, True, False, False]
+    assert [night.admits(at + h * HOUR) for h in (22, 23, 3, 5.5)] == [False, True, True, False]
+    berlin = read_hours("09:00-17:00 Europe/Berlin")
+    assert [berlin.admits(at + h * HOUR) for h in (8, 16.5)] == [True, False]
+    assert str(berlin) == "09:00-17:00 Europe/Berlin"
+    rule = replace(REPORTS, hours=Hours(9 * 60, 17 * 60))
+    assert evaluate([rule], call(_write()), at + 3 * HOUR).decision == "ask"
+
+
+def test_before_and_after_bound_a_rule_in_time() -> None:
+    rule = replace(REPORTS, after=START, before=START + HOUR)
     assert [evaluate([rule], call(_write()), START + t).decision for t in (-1, 0, HOUR)] == [
         "ask",
         "approve",

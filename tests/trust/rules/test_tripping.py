@@ -15,7 +15,7 @@ from moot.trust.learning.backtest import back_test
 from moot.trust.learning.suggestion import grant_of, why_no_grant
 from moot.trust.rules.accepted_calls import AcceptedCalls
 from moot.trust.rules.budgets import MAX_DECISIONS, Budget, UseTally
-from moot.trust.rules.conditions import Range
+from moot.trust.rules.conditions import Hours, Range
 from moot.trust.rules.rule import Rule, RuleLimits, RuleOrigin
 from moot.trust.rules.rule_evaluation import evaluate
 from moot.trust.rules.rule_words import describe_rule
@@ -73,6 +73,13 @@ def test_an_approval_inside_a_rejecting_rule_suspends_that() -> None:
     assert _why(PersonDecided(decided(_case(), approved=True)), rejecting) == (
         "alice approved a proposal that this rule would have rejected"
     )
+
+
+def test_a_no_at_night_does_not_suspend_a_rule_for_the_day() -> None:
+    day = replace(REPORTS, hours=Hours(9 * 60, 17 * 60))
+    night = decided(replace(_case(), at=START + 12 * 3600), approved=False)
+    assert _why(PersonDecided(night), day) is None
+    assert _why(PersonDecided(decided(_case(), approved=False)), day) is not None
 
 
 def test_the_removal_of_whom_it_is_about_suspends_it() -> None:
@@ -220,11 +227,12 @@ def test_a_grant_says_what_it_allows_beyond_the_rule() -> None:
     assert "arguments" in grant.capability["payload"]["params"]
     assert "other arguments are allowed too" in grant.loses
     for rule in (
+        replace(REPORTS, hours=Hours(0, 1)),
         replace(REPORTS, proposer="a*"),
         replace(REPORTS, to=None),
         replace(REPORTS, decision="reject"),
         replace(REPORTS, equals={"x": [1]}),
-        replace(REPORTS, after=START),
+        replace(REPORTS, before=START),
     ):
         assert grant_of(rule) is None
         assert why_no_grant(rule)
@@ -233,9 +241,10 @@ def test_a_grant_says_what_it_allows_beyond_the_rule() -> None:
 def test_rules_in_plain_words() -> None:
     assert describe_rule(Rule(name="a", decision="ask")) == "Ask people when anyone proposes anything"
     limited = replace(REPORTS, range={("size",): Range(1, 9)}, limits=RuleLimits(3, 60.0))
+    limited = replace(limited, hours=Hours(540, 1020))
     assert describe_rule(limited) == (
         "Approve when agent proposes write_file on files with path /srv/reports/* and size a whole number "
-        "from 1 to 9 and no other arguments; at most 3 times in 1 minute"
+        "from 1 to 9 and no other arguments, between 09:00 and 17:00 UTC; at most 3 times in 1 minute"
     )
 
 

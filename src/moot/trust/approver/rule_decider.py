@@ -79,7 +79,7 @@ class RuleDecider:
         store.note_expired(max(now, steady))
         found = self._evaluate(case, now, draw)
         if abs(now - steady) > CLOCK_JUMP_SECONDS and found.decision != "ask":
-            # Starts, ends and days are by the wall clock, which somebody has set.
+            # Hours and ends are by the wall clock, which somebody has set.
             other = self._evaluate(case, steady, draw)
             if other.decision != found.decision:
                 why = f"the clock was set by {now - steady:+.0f} s, and before that the rules said otherwise"

@@ -27,7 +27,9 @@ _PARTS: Final = {
     "to": "it is for another host",
     "method": "it is for another method",
     "tool": "it is for another tool",
+    "hours": "it applies at other hours",
     "after": "it does not apply yet",
+    "before": "it no longer applies",
 }
 _BUDGET_NOTE: Final = "The approver may have a budget for all rules together, which is not known here."
 

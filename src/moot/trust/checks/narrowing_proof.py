@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from moot.protocol.operation import Json
 from moot.protocol.patterns import covers, read_capability
 from moot.trust.history.proposal_case import Path
-from moot.trust.rules.conditions import is_same_json
+from moot.trust.rules.conditions import DAY_MINUTES, Hours, is_same_json
 from moot.trust.rules.rule import Rule
 from moot.values.examples import edge_texts
 from moot.values.inclusion import is_within
@@ -81,8 +81,12 @@ def _values_within(edited: Rule, path: Path, pattern: ValuePattern) -> bool:
 
 
 def _wider_time_or_limit(edited: Rule, suggested: Rule) -> str | None:
+    if suggested.hours is not None and not _within(edited.hours, suggested.hours):
+        return "hours"
     if suggested.after is not None and (edited.after is None or edited.after < suggested.after):
         return "after"
+    if suggested.before is not None and (edited.before is None or edited.before > suggested.before):
+        return "before"
     mine, theirs = edited.limits, suggested.limits
     # Not compared as rates: 240 a day may all come in one hour.
     if theirs.max_decisions is not None and (
@@ -111,3 +115,9 @@ def _wider_time_or_limit(edited: Rule, suggested: Rule) -> str | None:
 
 def _named(rule: Rule) -> set[Path]:
     return {*rule.named_paths, *((name,) for name in rule.equals)}
+
+
+def _within(inner: Hours | None, outer: Hours) -> bool:
+    if inner is None or inner.zone != outer.zone:
+        return False
+    return all(outer.has_minute(minute) for minute in range(DAY_MINUTES) if inner.has_minute(minute))

@@ -124,12 +124,12 @@ def check_rules(rule_set: RuleSet) -> CheckReport:
 
 def _is_timed(rule: Rule) -> bool:
     """Whether it does not apply at every time."""
-    return rule.after is not None or rule.limits.expires_at is not None
+    return any(each is not None for each in (rule.hours, rule.after, rule.ends_at))
 
 
 def _timeless(rule: Rule) -> Rule:
-    """As if it applied already, and nothing were used up."""
-    return replace(rule, after=None, limits=NO_LIMITS)
+    """As if it were one of its hours, and nothing were used up."""
+    return replace(rule, hours=None, after=None, before=None, limits=NO_LIMITS)
 
 
 def _check_rule(rule: Rule, rules: RuleSet) -> list[RuleWarning]:

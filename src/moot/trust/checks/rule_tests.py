@@ -57,6 +57,7 @@ _FIELDS: Final = (
     Field("arguments", mapping, {}),
     Field("origins", one_of(("said", "untrusted"), "said or untrusted")),
 )
+_TIME_PARTS: Final = frozenset({"hours", "after", "before"})
 # For one file.
 MAX_TESTS: Final = 5_000
 
@@ -146,8 +147,8 @@ def _problem_of(rules: Sequence[Rule], test: RuleTest, verdict: RuleVerdict, now
 def _depends_on_time(rule: Rule, case: Case, now: float) -> bool:
     """Whether the time alone decides if the rule matches; a test must not pass by day and fail by night."""
     days = {f"arguments.{path_text(path)}" for path, each in rule.values.items() if each.kind == "day"}
-    is_timed = bool(days) or rule.after is not None
-    return is_timed and (days | {"after"}).issuperset(rule.mismatches(case, now))
+    timed = days or any(each is not None for each in (rule.hours, rule.after, rule.before))
+    return bool(timed) and (_TIME_PARTS | days).issuperset(rule.mismatches(case, now))
 
 
 def untested_rules(rules: Sequence[Rule], outcomes: Sequence[RuleTestOutcome]) -> list[str]:

@@ -265,7 +265,7 @@ def _replaced_rules(
 
 # From a rule to a capability for the agent itself (MEW 9.2).
 #
-# A capability has patterns and hosts, nothing else, so a rule with ranges, times or exact lists cannot
+# A capability has patterns and hosts, nothing else, so a rule with ranges, hours, times or exact lists cannot
 # become one. Restrictions of a rule that the capability would lose are listed in `loses`, so that nobody
 # grants more than they know: a grant does not expire, has no limit, and allows further arguments.
 
@@ -298,7 +298,9 @@ def why_no_grant(rule: Rule) -> str | None:
         (rule.range, "ranges"),
         (rule.equals, "exact lists"),
         (grant_patterns(rule) is None, "the meaning of values"),
+        (rule.hours, "hours"),
         (rule.after, "a start time"),
+        (rule.before, "an end time"),
         (rule.ask, "where values came from"),
         (rule.undo, "whether it can be undone"),
     ]

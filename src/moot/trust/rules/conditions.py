@@ -1,4 +1,4 @@
-"""Conditions of rules beyond capability patterns: ranges, exact values, times.
+"""Conditions of rules beyond capability patterns: ranges, exact values, hours, before and after.
 
 Capabilities have none of these, so a rule with one cannot become a grant.
 """
@@ -11,12 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
+from zoneinfo import ZoneInfo
 
 import orjson
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
+
+DAY_MINUTES: Final = 24 * 60
+_CLOCK: Final = re.compile(
+    r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)(?: ([A-Za-z0-9_+/-]{1,64}))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,52 @@ class RangeByText(Range):
         return self.of == other.of and all(
             text in other.by and each.is_within(other.by[text]) for text, each in self.by.items()
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """A time of day, from minute to minute, both included; past midnight when it ends before it starts."""
+
+    start: int
+    end: int
+    zone: str = "UTC"
+
+    def admits(self, moment: float) -> bool:
+        return self.has_minute(minute_of_day(moment, self.zone))
+
+    def has_minute(self, minute: int) -> bool:
+        if self.start <= self.end:
+            return self.start <= minute <= self.end
+        return minute >= self.start or minute <= self.end
+
+    def __str__(self) -> str:
+        clock = f"{self.start // 60:02}:{self.start % 60:02}-{self.end // 60:02}:{self.end % 60:02}"
+        return clock if self.zone == "UTC" else f"{clock} {self.zone}"
+
+
+def read_hours(text: Json) -> Hours:
+    """Read `09:00-17:00`, or with a zone `09:00-17:00 Europe/Berlin`; raises UsageError."""
+    found = _CLOCK.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise UsageError('must be two times of day, as in "09:00-17:00" or "09:00-17:00 Europe/Berlin"')
+    zone = found[5] or "UTC"
+    try:
+        _zone(zone)
+    except (KeyError, ValueError, OSError):
+        raise UsageError(f"unknown time zone {zone!r}; omit it for UTC") from None
+    return Hours(int(found[1]) * 60 + int(found[2]), int(found[3]) * 60 + int(found[4]), zone)
+
+
+def minute_of_day(moment: float, zone: str = "UTC") -> int:
+    if zone == "UTC":
+        return int(moment // 60) % DAY_MINUTES
+    local = datetime.fromtimestamp(moment, _zone(zone))
+    return local.hour * 60 + local.minute
+
+
+@lru_cache(maxsize=64)
+def _zone(name: str) -> ZoneInfo:
+    return ZoneInfo(name)
 
 
 def read_time(value: Json) -> float:

@@ -29,6 +29,7 @@ from moot.trust.history.proposal_case import (
     without_nulls,
 )
 from moot.trust.rules.conditions import (
+    Hours,
     Range,
     RangeByText,
     is_plain,
@@ -115,7 +116,9 @@ class Rule:
     range: Mapping[Path, Range] = field(default_factory=dict)
     values: Mapping[Path, ValuePattern] = field(default_factory=dict)
     equals: Mapping[str, Json] = field(default_factory=dict)
+    hours: Hours | None = None
     after: float | None = None
+    before: float | None = None
     extra_arguments: bool = False
     ask: AskCondition | None = None
     observe: bool = False
@@ -158,8 +161,13 @@ class Rule:
         is_learned = self.origin.suggestion is not None and self.origin.limited_by is None
         return is_learned and self.decision == "approve"
 
+    @property
+    def ends_at(self) -> float | None:
+        """From when on it decides nothing any more; None if it has no end."""
+        return min((each for each in (self.limits.expires_at, self.before) if each is not None), default=None)
+
     def has_ended(self, now: float) -> bool:
-        return self.limits.expires_at is not None and now >= self.limits.expires_at
+        return self.ends_at is not None and now >= self.ends_at
 
     def matches(self, case: Case, now: float) -> bool:
         return next(self._iter_mismatches(case, now), None) is None
@@ -185,8 +193,12 @@ class Rule:
         yield from self._argument_mismatches(case, now)
         if careful and case.unexpected_fields:
             yield from case.unexpected_fields
+        if self.hours is not None and not self.hours.admits(now):
+            yield "hours"
         if self.after is not None and now < self.after:
             yield "after"
+        if self.before is not None and now >= self.before:
+            yield "before"
 
     def covers_proposer(self, proposer: str) -> bool:
         """Whether it can match proposals of this member."""
@@ -267,6 +279,8 @@ class Rule:
             ranks |= {f"arguments.{search.key}": 3 for search in node.searches}
         ranks |= {f"arguments.{path_text(path)}": 2 for path in (*self.range, *self.values)}
         ranks |= {f"arguments.{name}": 0 for name in self.equals}
+        if self.hours is not None:
+            ranks["hours"] = 2
         return tuple(sorted(ranks.items()))
 
 

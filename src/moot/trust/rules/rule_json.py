@@ -17,7 +17,7 @@ from moot.origins.tool_traits import undo_from_json
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import Path
-from moot.trust.rules.conditions import Range, RangeByText, read_time
+from moot.trust.rules.conditions import Range, RangeByText, read_hours, read_time
 from moot.trust.rules.rule import (
     ASK_CONDITIONS,
     DECISIONS,
@@ -35,15 +35,17 @@ UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 # As 0.1 wrote them, in rule files and in journals.
 _LIMIT_KEYS_OF_0_1: Final = {"expires": "expires_at", "check": "check_share", "review": "review_share"}
 
-# Times of a rule that there are no more (decision 0314).
-_TIMES_OF_0_2: Final = ("hours", "seen_hours", "before")
-
 T = TypeVar("T")
 
 
 def rule_of_json(value: Json, where: str = "rule") -> Rule:
     """Read one rule from YAML or from an envelope; raises UsageError with the place of the mistake."""
-    fields = _without_times(mapping(value, where, (*RULE_KEYS, *_TIMES_OF_0_2)))
+    fields = mapping(value, where, (*RULE_KEYS, "seen_hours"))
+    if "hours" in fields and "seen_hours" in fields:
+        raise _error(f"{where}.seen_hours", "is called hours; write one of them")
+    if "seen_hours" in fields:
+        # Earlier versions learned them.
+        fields = {**fields, "hours": fields["seen_hours"]}
     parts = read_fields(_RULE, {"name": None, "decision": None, **fields}, where)
     if parts.get("ask") is not None and parts["decision"] != "approve":
         said = parts["decision"]
@@ -60,16 +62,6 @@ def rule_of_json(value: Json, where: str = "rule") -> Rule:
     except InvalidPattern as fault:
         message = fault.message.removeprefix("capability: ").removeprefix("payload.")
         raise _error(f"{where}.{message.split(' ', 1)[0]}", message.split(" ", 1)[-1]) from None
-
-
-def _without_times(fields: Mapping[str, Json]) -> dict[str, Json]:
-    """A rule of 0.2 with times that there are no more asks, and says so."""
-    kept = {key: each for key, each in fields.items() if key not in _TIMES_OF_0_2}
-    times = [f"{key} {fields[key]}" for key in _TIMES_OF_0_2 if fields.get(key) is not None]
-    if not times:
-        return kept
-    said = f"Ask people, since rules no longer have {times[0]}: {kept.get('words') or kept.get('name')}"
-    return {key: each for key, each in kept.items() if key != "ask"} | {"decision": "ask", "words": said}
 
 
 def rule_as_json(rule: Rule) -> dict[str, Json]:
@@ -360,7 +352,9 @@ _RULE: Final = (
     Field("range", _paths_to(_range), {}, _ranges_as_json),
     Field("equals", mapping, {}, dict),
     Field("extra_arguments", _boolean, default=False),
+    Field("hours", _placed(read_hours), write=str),
     Field("after", time_field, write=rfc3339),
+    Field("before", time_field, write=rfc3339),
     Field("ask", one_of(ASK_CONDITIONS, "when_untrusted, or left out")),
     Field("observe", _boolean, default=False),
     Field("limits", _limits, NO_LIMITS, _limits_as_json),

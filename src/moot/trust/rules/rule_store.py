@@ -231,7 +231,7 @@ class RuleStore:
         found = {
             rule.name: moment
             for rule in self.all_rules
-            if rule.decision == "approve" and 0 < (moment := rule.limits.expires_at or 0.0) <= now
+            if rule.decision == "approve" and rule.has_ended(now) and (moment := rule.ends_at) is not None
         }
         if not found.items() <= self.expired.items():
             self.expired |= found
@@ -239,7 +239,7 @@ class RuleStore:
 
     def expired_names(self) -> frozenset[str]:
         """Rules that have expired once; one that a person gave another end is not among them."""
-        ends = ((rule.name, rule.limits.expires_at) for rule in self.all_rules)
+        ends = ((rule.name, rule.ends_at) for rule in self.all_rules)
         return frozenset(name for name, moment in ends if moment and self.expired.get(name) == moment)
 
     def note_use(self, rule: Rule, at: float, amounts: Mapping[ArgumentPath, Decimal | None]) -> None:

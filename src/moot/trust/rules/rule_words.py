@@ -66,6 +66,10 @@ def describe_rule(rule: Rule, parts: Mapping[str, str] | None = None, *, forms: 
             text += " and any other arguments" if arguments else " with any arguments"
         else:
             text += " and no other arguments" if arguments else " without arguments"
+    if rule.hours is not None:
+        clock, _, zone = str(rule.hours).partition(" ")
+        start, _, end = clock.partition("-")
+        text += f", between {start} and {end} {zone or 'UTC'}"
     if rule.undo is not None:
         text += f", if it is {_pattern_text(rule.undo)}"
     if rule.ask is not None:

@@ -12,6 +12,7 @@ rules:
       path: "/^/srv/reports/[a-z0-9-]{1,24}[.]txt$/"
     range: {size: [1, 4096]}        # or for each payee its own: {amount: [payee, {ACME: [1, 300]}]}
     shell: {command: [git status, "git log -n <1..50>"]}
+    hours: 09:00-17:00
     ask: when_untrusted
     observe: true
     limits: {count: 20, per: 1h, expires_at: 2027-01-01T00:00:00Z, while_present: alice}

@@ -8,6 +8,7 @@ import { CommandRejected, rejectionBox, sendCommand } from "./rule-commands.js";
 /** @typedef {import("../../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState @typedef {import("./rule-record.js").Suggestion} Suggestion */
 
 const LASTING = /^\d{1,6}[smhdw]$/;
+const HOURS = /^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d( [A-Za-z0-9_+/-]{1,64})?$/;
 
 /** A pattern as it is typed: text as it is, anything else as JSON. @param {any} pattern */
 function typed(pattern) {
@@ -110,6 +111,14 @@ export function narrowDialog(context, approverState, suggestion) {
     });
   }
   const limits = rule.limits ?? {};
+  add(
+    labelledField("Hours (optional)", { value: rule.hours ?? "", placeholder: "09:00-17:00 Europe/Berlin" }),
+    (edited, value) => {
+      if (!value && !rule.hours) return;
+      if (!HOURS.test(value)) throw new Error("Enter two times of day, such as 09:00-17:00");
+      edited.hours = value;
+    },
+  );
   const count = labelledField("Maximum uses", { value: String(limits.count ?? ""), inputmode: "numeric" });
   const per = labelledField("per", { value: limits.per ?? "1h", placeholder: "1h" });
   fields.push({

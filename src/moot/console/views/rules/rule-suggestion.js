@@ -35,7 +35,9 @@ function mismatchText(part) {
   const text = { arguments: "does not match", range: "is out of range", equals: "has a different value" };
   return Object.hasOwn(text, kind) && name
     ? `${name} ${text[/** @type {keyof typeof text} */ (kind)]}`
-    : part;
+    : part === "hours"
+      ? "outside these hours"
+      : part;
 }
 
 /** The back-test: how the rule would have decided all past proposals. @param {Context} context @param {Suggestion} suggestion */
