@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.options.box_option import add_box_option, box_of
 from moot.cli.options.member_options import MEMBER_HELP, add_log_level, add_member_options, member_settings_of
+from moot.cli.options.shared_options import add_process_options
 from moot.cli.process import program
 from moot.cli.process.interruption import run_service
 from moot.cli.process.own_children import own_children
@@ -104,9 +105,7 @@ def add_command(commands: Any, name: str) -> None:
     whose_help = "whose account calls use: this bridge's, or that of who wanted or of who sent the call"
     add("--credentials", choices=whose, default=whose[0], help=whose_help)
     add("--sign-ins", type=Path, metavar="DIR", help="where sign-ins are kept (default: .moot/sign-ins)")
-    env_help = "a variable for the command; NAME alone passes on our own value"
-    add("--env", action="append", default=[], metavar="NAME=VALUE", help=env_help)
-    add("--cwd", type=Path, metavar="DIR", help="the folder that the command runs in")
+    add_process_options(parser)
     add_box_option(add)
     add("--root", action="append", default=[], metavar="URI", help="a root to give to the server")
     era_help = (

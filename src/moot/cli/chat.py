@@ -18,6 +18,7 @@ from moot.cli.options.member_options import (
     member_settings_of,
     state_folder,
 )
+from moot.cli.options.shared_options import add_listen_address, add_state
 from moot.cli.process import program
 from moot.errors import UsageError
 
@@ -79,14 +80,13 @@ def add_command(commands: Any, name: str) -> None:
         else:
             add("--app-token-file", type=Path, metavar="FILE", help="an app-level token: Socket Mode")
             add("--signing-secret-file", type=Path, metavar="FILE", help="the signing secret: HTTP instead")
-            add("--host", default="127.0.0.1", metavar="ADDRESS", help="with HTTP: where to listen")
-            add("--port", type=int, default=8_090, metavar="N", help="with HTTP (default 8090)")
+            add_listen_address(one, 8_090)
             add("--api", default="https://slack.com/api", metavar="URL", help=argparse.SUPPRESS)
         add(
             "--channel", action="append", default=[], metavar="ROOM", help="a shared room that sees all cards"
         )
         add("--console", metavar="URL", help="where people open the console (default: the gateway's address)")
-        add("--state", type=Path, metavar="DIR", help="keeps bindings (default: ~/.local/state/moot/chat)")
+        add_state(one)
         add_member_options(one)
         add_log_level(one)
         one.set_defaults(run=run, platform=platform)

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from moot.cli.options.member_options import SPACE_HELP, TOKEN_FILE_HELP
+from moot.cli.options.shared_options import add_json
 from moot.cli.process import program
 from moot.cli.process.program import RefuseToken
 from moot.cli.process.table_output import print_table
@@ -44,11 +46,11 @@ def add_command(commands: Any, name: str) -> None:
     )
     add = parser.add_argument
     add("url", nargs="?", metavar="URL", help="a gateway that runs, such as http://localhost:8080")
-    add("--token-file", type=Path, metavar="FILE", help="with a URL: the file that holds the token")
+    add("--token-file", type=Path, metavar="FILE", help=TOKEN_FILE_HELP)
     add("--token", action=RefuseToken)
-    add("--space", metavar="NAME", help="with a URL: the space (default: the one the gateway chooses)")
+    add("--space", metavar="NAME", help=SPACE_HELP)
     add("--only", metavar="ID", help="only vectors that show this row, or rows that start with it")
-    add("--json", action="store_true", help="one JSON object a vector, one a line")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

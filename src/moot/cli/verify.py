@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
+from moot.cli.options.shared_options import add_json
 from moot.cli.process import program
 from moot.cli.process.exit_codes import EXIT_FAILED, EXIT_OK
 from moot.cli.process.table_output import print_table
@@ -66,7 +67,7 @@ def add_command(commands: Any, name: str) -> None:
     parser.add_argument(
         "--level", type=int, choices=(1, 2, 3), default=3, help="rows up to this level (default: 3)"
     )
-    parser.add_argument("--json", action="store_true", help="as JSON, for programs")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

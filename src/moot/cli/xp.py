@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from moot.cli.options.member_options import add_log_level
+from moot.cli.options.shared_options import add_data, add_listen_address
 from moot.cli.options.tls_options import add_tls_options, tls_files_of, warn_without_tls
 from moot.cli.process import program
 
@@ -48,15 +48,8 @@ def _add_relay(commands: Any, name: str) -> None:
         examples=_RELAY_EXAMPLES,
     )
     add = parser.add_argument
-    add("--host", default="127.0.0.1", help="listen on this address (default 127.0.0.1)")
-    add("--port", type=int, default=8764, help="listen on this port; 0 takes a free one (default 8764)")
-    add(
-        "--data",
-        type=Path,
-        default=Path(".moot/relay"),
-        metavar="DIR",
-        help="folder for events (default .moot/relay)",
-    )
+    add_listen_address(parser, 8764)
+    add_data(parser, ".moot/relay")
     add(
         "--url",
         action="append",

@@ -17,6 +17,8 @@ from moot.operations.operation import (
     ClientContext,
     OperationResult,
     UserOperation,
+    add_reason,
+    add_wait_for_others,
     list_result,
     read_json,
     read_tool_arguments,
@@ -173,9 +175,7 @@ def _call_arguments(parser: argparse.ArgumentParser) -> None:
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--direct", action="store_true", help="call it or fail; never propose")
     way.add_argument("--propose", action="store_true", help="propose it even if you could call it")
-    parser.add_argument(
-        "--wait-for-others", action="store_true", help="if proposed: keep waiting after a rejection"
-    )
+    add_wait_for_others(parser)
     parser.add_argument(
         "--no-wait", action="store_true", help="with --propose: print the proposal's id and do not wait"
     )
@@ -251,7 +251,7 @@ def result_lines(result: dict[str, Json]) -> list[str]:
 def _propose_arguments(parser: argparse.ArgumentParser) -> None:
     _tool_call_arguments(parser)
     parser.add_argument("--no-wait", action="store_true", help="do not wait for a decision; print the id")
-    parser.add_argument("--wait-for-others", action="store_true", help="keep waiting after a rejection")
+    add_wait_for_others(parser)
 
 
 async def _propose(context: ClientContext, args: argparse.Namespace) -> OperationResult:
@@ -296,7 +296,7 @@ async def _request(context: ClientContext, args: argparse.Namespace) -> Operatio
 def _reasoning_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=("cancel",), help="cancel: ask the member to stop")
     parser.add_argument("sequence", nargs="?", metavar="ID", help="which one; required if several are active")
-    parser.add_argument("--reason", default="superseded", metavar="TEXT", help="why")
+    add_reason(parser, "superseded")
 
 
 async def _reasoning(context: ClientContext, args: argparse.Namespace) -> OperationResult:

@@ -17,6 +17,7 @@ from moot.operations.operation import (
     ClientContext,
     OperationResult,
     UserOperation,
+    add_reason,
     read_json,
     short_id,
 )
@@ -281,7 +282,7 @@ async def _reject(context: ClientContext, args: argparse.Namespace) -> Operation
 
 def _withdraw_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("proposal", metavar="ID", help=_ID)
-    parser.add_argument("--reason", default="no_longer_needed", metavar="WORD", help="why")
+    add_reason(parser, "no_longer_needed")
 
 
 async def _withdraw(context: ClientContext, args: argparse.Namespace) -> OperationResult:

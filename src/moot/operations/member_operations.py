@@ -17,6 +17,7 @@ from moot.operations.operation import (
     OperationResult,
     SignInLink,
     UserOperation,
+    add_reason,
     list_result,
     no_arguments,
     read_capability_text,
@@ -24,7 +25,7 @@ from moot.operations.operation import (
 )
 from moot.operations.text_table import TextTable
 from moot.protocol.operation import Json
-from moot.resilience.durations import parse_positive_duration
+from moot.resilience.durations import HOW_LONG, parse_positive_duration
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -77,7 +78,7 @@ def _invite_arguments(parser: argparse.ArgumentParser) -> None:
         help="what it may do (default: talk, list tools, propose)",
     )
     add("--email", metavar="ADDRESS", help="let the gateway send the token by mail, if configured")
-    add("--reason", metavar="TEXT", help="the reason, shown to everyone")
+    add_reason(parser)
     add("--token-out", type=Path, metavar="FILE", help="write the token there instead of printing it")
     add("--link", action="store_true", help="also print a link to the console for a person, and its QR code")
 
@@ -173,9 +174,8 @@ def _grant_arguments(parser: argparse.ArgumentParser) -> None:
         help="only where this argument is an address or a path below PLACE, which ends in /: "
         "url=https://example.org/docs/ or path=notes/",
     )
-    add("--reason", metavar="TEXT", help="the reason, shown to everyone")
-    lasts = "how long it lasts, such as 90s, 15m, 1h or 7d"
-    add("--for", dest="seconds", type=parse_positive_duration, metavar="TIME", help=lasts)
+    add_reason(parser)
+    add("--for", dest="seconds", type=parse_positive_duration, metavar="TIME", help=HOW_LONG)
     add("--uses", type=int, metavar="NUMBER", help="how many messages it allows; 1 allows one call")
 
 
@@ -200,7 +200,7 @@ def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
     add("member", metavar="MEMBER", help="who loses the permission")
     add("capabilities", nargs="*", metavar="CAPABILITY", help="revoke every grant that these cover")
     add("--grant", metavar="ID", help="revoke this grant")
-    add("--reason", metavar="TEXT", help="the reason, shown to everyone")
+    add_reason(parser)
 
 
 async def _revoke(context: ClientContext, args: argparse.Namespace) -> OperationResult:
@@ -238,7 +238,7 @@ def _covered(context: ClientContext, member: str, patterns: list[Json]) -> list[
 
 def _member_and_reason(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("member", metavar="MEMBER", help="who")
-    parser.add_argument("--reason", metavar="TEXT", help="the reason, shown to everyone")
+    add_reason(parser)
 
 
 async def _kick(context: ClientContext, args: argparse.Namespace) -> OperationResult:
@@ -248,8 +248,7 @@ async def _kick(context: ClientContext, args: argparse.Namespace) -> OperationRe
 
 def _pause_arguments(parser: argparse.ArgumentParser) -> None:
     _member_and_reason(parser)
-    resumes = "resume after this time, such as 90s, 15m or 1h"
-    parser.add_argument("--for", dest="seconds", type=parse_positive_duration, metavar="TIME", help=resumes)
+    parser.add_argument("--for", dest="seconds", type=parse_positive_duration, metavar="TIME", help=HOW_LONG)
 
 
 async def _pause(context: ClientContext, args: argparse.Namespace) -> OperationResult:
@@ -308,7 +307,7 @@ def _control_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("action", choices=_ACTIONS, metavar="ACTION", help=", ".join(_ACTIONS))
     add("member", metavar="MEMBER", help="who")
-    add("--reason", metavar="TEXT", help="compact, shutdown: why")
+    add_reason(parser)
     add("--newest", action="store_true", help="forget: the newest entries, not the oldest")
     add("--entries", type=int, metavar="N", help="forget: how many entries")
     add("--target-tokens", type=int, metavar="N", help="compact: to this many tokens")

@@ -9,7 +9,14 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from moot.errors import UsageError
-from moot.operations.operation import ClientContext, OperationResult, UserOperation, read_json, short_id
+from moot.operations.operation import (
+    ClientContext,
+    OperationResult,
+    UserOperation,
+    add_reason,
+    read_json,
+    short_id,
+)
 from moot.protocol.operation import Json
 
 
@@ -75,7 +82,7 @@ async def _acknowledge(context: ClientContext, args: argparse.Namespace) -> Oper
 
 def _cancel_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("chat", metavar="ID", help="the chat")
-    parser.add_argument("--reason", default="handled_elsewhere", metavar="TEXT", help="why")
+    add_reason(parser, "handled_elsewhere")
 
 
 async def _cancel(context: ClientContext, args: argparse.Namespace) -> OperationResult:
@@ -86,7 +93,7 @@ async def _cancel(context: ClientContext, args: argparse.Namespace) -> Operation
 
 def _stop_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sequence", metavar="ID", help="the id of its reasoning/start message")
-    parser.add_argument("--reason", default="superseded", metavar="TEXT", help="why")
+    add_reason(parser, "superseded")
 
 
 async def _stop(context: ClientContext, args: argparse.Namespace) -> OperationResult:

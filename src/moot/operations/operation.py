@@ -258,6 +258,17 @@ def error_code(fault: MootError) -> str:
 # Arguments that several operations take
 
 
+def add_reason(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    """Add `--reason`, of what everyone in the space hears."""
+    parser.add_argument("--reason", default=default, metavar="TEXT", help="the reason, shown to everyone")
+
+
+def add_wait_for_others(parser: argparse.ArgumentParser) -> None:
+    """Add `--wait-for-others`."""
+    help = "after a rejection, wait for others to approve"
+    parser.add_argument("--wait-for-others", action="store_true", help=help)
+
+
 def no_arguments(parser: argparse.ArgumentParser) -> None:
     del parser
 

@@ -13,6 +13,7 @@ from moot.operations.operation import (
     ClientContext,
     OperationResult,
     UserOperation,
+    add_reason,
     list_result,
     no_arguments,
     short_id,
@@ -96,7 +97,7 @@ def _plan_arguments(parser: argparse.ArgumentParser) -> None:
         "--sum", action="append", default=[], metavar="LINE.ARGUMENT=NUMBER", help="less in all"
     )
     parser.add_argument("--hours", type=float, metavar="HOURS", help="not as long")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="why it ends")
+    add_reason(parser, "")
     parser.add_argument("--member", metavar="NAME", help="for whom the new plan is")
     parser.add_argument("--approve", action="store_true", help="approve the proposal, and calls like it")
 

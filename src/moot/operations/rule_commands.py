@@ -11,7 +11,14 @@ from typing import Final
 
 from moot.errors import UsageError
 from moot.operations.approver_client import ApproverClient
-from moot.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
+from moot.operations.operation import (
+    ClientContext,
+    OperationResult,
+    Run,
+    UserOperation,
+    add_reason,
+    no_arguments,
+)
 from moot.operations.rule_lines import (
     indent_lines,
     rule_head,
@@ -223,13 +230,13 @@ def _review_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _dismiss_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("suggestion", metavar="ID", help="its id, or the start of it")
-    parser.add_argument("--reason", metavar="TEXT", help="why")
+    add_reason(parser)
 
 
 def _stop_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rule", nargs="?", metavar="RULE", help="the rule (default: all rules)")
     parser.add_argument("--about", metavar="ID", help="a proposal: suspends the rule that decided it")
-    parser.add_argument("--reason", metavar="TEXT", help="why")
+    add_reason(parser)
 
 
 def _observe_arguments(parser: argparse.ArgumentParser) -> None:

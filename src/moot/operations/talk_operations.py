@@ -10,10 +10,17 @@ import msgspec
 
 from moot.errors import UsageError
 from moot.operations.message_operations import note_absent, words_of
-from moot.operations.operation import ClientContext, OperationResult, UserOperation, list_result, short_id
+from moot.operations.operation import (
+    ClientContext,
+    OperationResult,
+    UserOperation,
+    add_reason,
+    list_result,
+    short_id,
+)
 from moot.operations.text_table import TextTable
 from moot.protocol.changes import change_lines
-from moot.resilience.durations import parse_duration
+from moot.resilience.durations import HOW_LONG, parse_duration
 
 if TYPE_CHECKING:
     from moot.participant import SeenProposal
@@ -81,8 +88,8 @@ async def _assign(context: ClientContext, args: argparse.Namespace) -> Operation
 
 def _delegate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("member", nargs="?", metavar="NAME", help="who decides; without it, all are listed")
-    parser.add_argument("--for", dest="seconds", metavar="TIME", type=parse_duration, help="how long: 8h, 7d")
-    parser.add_argument("--reason", metavar="TEXT", help="why, for everyone to see")
+    parser.add_argument("--for", dest="seconds", metavar="TIME", type=parse_duration, help=HOW_LONG)
+    add_reason(parser)
     parser.add_argument("--end", action="store_true", help="take it back, or give back what NAME gave you")
 
 

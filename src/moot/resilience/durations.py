@@ -6,6 +6,8 @@ import argparse
 import re
 from typing import Final
 
+# For the help of an option.
+HOW_LONG: Final = "how long, such as 90s, 15m, 8h or 7d"
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)([smhdw]?)", re.ASCII)
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from moot.cli.adapter import Misused
-from moot.cli.adapter.options import add_config, add_json, command, load_sections, own_identity, print_json
+from moot.cli.adapter.options import add_config, command, load_sections, own_identity, print_json
+from moot.cli.options.shared_options import add_json
 
 _EXAMPLES = """\
   xprotocol-adapter dns --config xprotocol-mcp-adapter.yml
@@ -29,7 +30,7 @@ def add_command(commands: Any) -> None:
     add_config(parser)
     parser.add_argument("--domain", metavar="HOST", help="overrides discovery.domain")
     parser.add_argument("--key", type=Path, metavar="FILE", help="overrides identity.key_file")
-    add_json(parser, "name and text of the record as one JSON object")
+    add_json(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from moot.cli.adapter.options import add_json, command, print_json
+from moot.cli.adapter.options import command, print_json
+from moot.cli.options.shared_options import add_json
 
 _EXAMPLES = """\
   xprotocol-adapter keygen                                  into ~/.xprotocol/adapter.key
@@ -37,7 +38,7 @@ def add_command(commands: Any) -> None:
     chosen.add_argument(
         "--rotate", action="store_true", help="give an existing key file a new encryption key"
     )
-    add_json(parser, "the public keys and the file as one JSON object")
+    add_json(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -7,8 +7,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from moot.cli.adapter.options import add_config, add_json, command, print_json
+from moot.cli.adapter.options import add_config, command, print_json
 from moot.cli.adapter.schemas import inspected_sources
+from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ def add_command(commands: Any) -> None:
         examples=_EXAMPLES,
     )
     add_config(parser)
-    parser.add_argument("--source", metavar="NAME", help="which MCP source (default: all)")
-    add_json(parser, "the results as a JSON list")
+    parser.add_argument("--source", metavar="NAME", help="only this MCP source")
+    add_json(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -23,28 +23,24 @@ def command(commands: Any, name: str, run: Any, *, help: str, description: str, 
     return parser
 
 
-def add_config(parser: Any, description: str = "the adapter's configuration") -> None:
+def add_config(parser: Any) -> None:
     parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
-        help=f"{description} (default: xprotocol-mcp-adapter.yml in this folder)",
+        help="the adapter's configuration (default: xprotocol-mcp-adapter.yml in this folder)",
     )
 
 
-def add_json(parser: Any, description: str) -> None:
-    parser.add_argument("--json", action="store_true", help=description)
-
-
 def add_control(parser: Any) -> None:
-    add_config(parser, "the configuration of the running adapter")
+    add_config(parser)
     parser.add_argument(
         "--control", type=Path, metavar="SOCKET", help="the control socket, instead of --config"
     )
 
 
-def add_publish(parser: Any, description: str) -> None:
-    help = f"{description}: to the given relay, or the configured ones"
+def add_publish(parser: Any) -> None:
+    help = "publish it: to the given relay, or the configured ones"
     parser.add_argument("--publish", nargs="?", const="", metavar="RELAY", help=help)
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from moot.cli.adapter import Misused
 from moot.cli.adapter.options import (
     add_config,
-    add_json,
     add_publish,
     command,
     format_time,
@@ -19,6 +18,7 @@ from moot.cli.adapter.options import (
     print_json,
     relays_of,
 )
+from moot.cli.options.shared_options import add_json
 from moot.cli.options.time_argument import parse_end_time
 from moot.cli.process.interruption import run_errand
 
@@ -89,9 +89,9 @@ def add_command(commands: Any) -> None:
         help="default: next to the key file, with the suffix .delegation.json",
     )
     add("--force", action="store_true", help="overwrite the output file")
-    add_publish(parser, "also publish it")
+    add_publish(parser)
     add_config(parser)
-    add_json(parser, "what was delegated, as one JSON object")
+    add_json(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:

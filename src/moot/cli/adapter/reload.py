@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from moot.cli.adapter.options import add_control, add_json, command, print_json
+from moot.cli.adapter.options import add_control, command, print_json
 from moot.cli.adapter.status import control_of
+from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
 
 # New servers have to start.
@@ -30,7 +31,7 @@ def add_command(commands: Any) -> None:
         examples=_EXAMPLES,
     )
     add_control(parser)
-    add_json(parser, "what changed, as one JSON object")
+    add_json(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:

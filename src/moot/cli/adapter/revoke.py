@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from moot.cli.adapter import Misused
 from moot.cli.adapter.options import (
     add_config,
-    add_json,
     add_publish,
     command,
     load_sections_if_any,
     print_json,
     relays_of,
 )
+from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def add_command(commands: Any) -> None:
     add("--by", type=Path, required=True, metavar="FILE", help="the key file that signs the revocation")
     add("--output", type=Path, metavar="FILE", help="write the revocation to this file")
     add("--force", action="store_true", help="overwrite the output file")
-    add_publish(parser, "publish it")
+    add_publish(parser)
     add_config(parser)
-    add_json(parser, "the result as one JSON object")
+    add_json(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:

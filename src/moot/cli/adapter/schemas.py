@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.cli.adapter.options import add_config, add_json, command, config_file, print_json
+from moot.cli.adapter.options import add_config, command, config_file, print_json
+from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
 from moot.errors import UsageError
 
@@ -61,7 +62,7 @@ def add_command(commands: Any) -> None:
     )
     add_config(parser)
     parser.add_argument("--source", metavar="NAME", help="only this MCP source")
-    add_json(parser, "the contracts in full, as a JSON list")
+    add_json(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -6,7 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.adapter import Misused
-from moot.cli.adapter.options import add_config, add_json, command, format_count, load_config
+from moot.cli.adapter.options import add_config, command, format_count, load_config
+from moot.cli.options.shared_options import add_json
 
 if TYPE_CHECKING:
     from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings
@@ -43,7 +44,7 @@ def add_command(commands: Any) -> None:
         metavar="PORT",
         help="port for MCP clients, overrides mcp_server.sse_port; for transport sse and http",
     )
-    add_json(parser, "print the status as one line of JSON when it is up")
+    add_json(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.cli.adapter.options import add_control, add_json, command, format_time, print_json
+from moot.cli.adapter.options import add_control, command, format_time, print_json
+from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def add_command(commands: Any) -> None:
         examples=_EXAMPLES,
     )
     add_control(parser)
-    add_json(parser, "everything as one JSON object")
+    add_json(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:

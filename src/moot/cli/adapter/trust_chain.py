@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from moot.cli.adapter import Misused
 from moot.cli.adapter.options import (
     add_config,
-    add_json,
     command,
     format_time,
     load_sections_if_any,
     own_identity,
     print_json,
 )
+from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def add_command(commands: Any) -> None:
         action="store_true",
         help="allow a private address of the host, as in your own network",
     )
-    add_config(parser, "for its own key, relays and trusted keys")
-    add_json(parser, "the result as one JSON object")
+    add_config(parser)
+    add_json(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:

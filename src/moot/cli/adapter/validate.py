@@ -8,7 +8,8 @@ import sys
 import time
 from typing import Any
 
-from moot.cli.adapter.options import add_config, add_json, command, config_file, format_count, print_json
+from moot.cli.adapter.options import add_config, command, config_file, format_count, print_json
+from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
 
 _EXAMPLES = """\
@@ -34,7 +35,7 @@ def add_command(commands: Any) -> None:
         "with advice. A server that does not answer is only noted, unless --connect is given.",
         examples=_EXAMPLES,
     )
-    add_config(parser, "the file to check")
+    add_config(parser)
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--connect",
@@ -47,7 +48,7 @@ def add_command(commands: Any) -> None:
     how.add_argument(
         "--offline", action="store_const", const="none", dest="contact", help="contact no MCP server"
     )
-    add_json(parser, "problems and notes as one JSON object")
+    add_json(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from moot.cli.options.member_options import (
     member_settings_of,
     state_folder,
 )
+from moot.cli.options.shared_options import add_answers, add_listen_address, add_state
 from moot.cli.options.tls_options import add_tls_options, tls_files_of, warn_without_tls
 from moot.cli.process import program
 from moot.cli.process.extras import check_installed
@@ -121,14 +122,14 @@ def add_command(commands: Any, name: str) -> None:
     add = join.add_argument
     add("url", metavar="URL", help="the agent, or its card")
     add_member_options(join)
-    _add_state_option(join)
+    add_state(join)
     add("--agent-token-file", type=Path, metavar="FILE", help="a bearer token that the agent wants to see")
     add("--card-keys", type=Path, metavar="FILE", help="keys (JWK or JWK set) one of which signed the card")
     add("--require-signature", action="store_true", help="refuse a card without a checked signature")
     origin_help = "another server (https://host:port) that the card may name"
     add("--allow-origin", action="append", default=[], metavar="ORIGIN", help=origin_help)
     add("--allow-plain-http", action="store_true", help="allow http:// to other machines than this one")
-    add("--answers", choices=("named", "all"), default="named", help="whose chats it gets (default: named)")
+    add_answers(join)
     style_help = "how messages are written: quoted below their sender, or as they are (default: quoted)"
     add("--style", choices=("quoted", "bare"), default="quoted", help=style_help)
     _add_limit_option(join, "max_task_chars=1000000")
@@ -143,11 +144,10 @@ def add_command(commands: Any, name: str) -> None:
     )
     add = serve.add_argument
     add_member_options(serve)
-    _add_state_option(serve)
+    add_state(serve)
     publish_help = "a member that agreed to be published; several times for several"
     add("--publish", action="append", default=[], metavar="MEMBER", required=True, help=publish_help)
-    add("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: 127.0.0.1)")
-    add("--port", type=int, default=8790, help="0: any that is free (default: 8790)")
+    add_listen_address(serve, 8790)
     add(
         "--public-url",
         metavar="URL",
@@ -160,11 +160,6 @@ def add_command(commands: Any, name: str) -> None:
     _add_limit_option(serve, "max_open_tasks=200")
     add_log_level(serve)
     serve.set_defaults(run=run_serve)
-
-
-def _add_state_option(parser: argparse.ArgumentParser) -> None:
-    help = "keeps open tasks (default: below ~/.local/state)"
-    parser.add_argument("--state", type=Path, metavar="DIR", help=help)
 
 
 def _add_limit_option(parser: argparse.ArgumentParser, example: str) -> None:

@@ -21,6 +21,7 @@ from moot.cli.options.member_options import (
     member_settings_of,
     state_folder,
 )
+from moot.cli.options.shared_options import add_answers, add_process_options, add_state
 from moot.cli.process import program
 from moot.cli.process.interruption import run_service
 from moot.cli.process.own_children import own_children
@@ -81,11 +82,8 @@ def add_command(commands: Any, name: str) -> None:
     )
     add_member_options(parser)
     add = parser.add_argument
-    add("--cwd", type=Path, metavar="DIR", help="the folder that the agent works in (default: this one)")
-    env_help = "a variable for the agent; NAME alone passes on our own value"
-    add("--env", action="append", default=[], metavar="NAME=VALUE", help=env_help)
-    state_help = "keeps its session and its home, and nothing else (default: below ~/.local/state)"
-    add("--state", type=Path, metavar="DIR", help=state_help)
+    add_process_options(parser)
+    add_state(parser)
     sign_in_help = "use the sign-in that you have with the agent, and nothing else of your home"
     add("--sign-in", action="store_true", help=sign_in_help)
     add("--keep-home", action="store_true", help="use your home and all your settings of the agent")
@@ -93,7 +91,7 @@ def add_command(commands: Any, name: str) -> None:
     add("--trust-folder", action="store_true", help="start although the folder has settings of the agent")
     add("--no-probe", action="store_true", help="do not check at the start that it asks")
     add("--accept-unasked", action="store_true", help="let it join although it acts without asking")
-    add("--answers", choices=("named", "all"), default="named", help="whose chats it gets (default: named)")
+    add_answers(parser)
     add("--serve", action="store_true", help="show the space to an editor as an agent, over stdin and stdout")
     add("--to", default="", metavar="MEMBER", help="with --serve: who gets prompts (default: everybody)")
     add_log_level(parser)

@@ -15,6 +15,7 @@ from moot.cli.options.member_options import (
     add_member_options,
     member_settings_of,
 )
+from moot.cli.options.shared_options import add_answers
 from moot.cli.process import program
 from moot.errors import UsageError
 
@@ -59,9 +60,7 @@ def add_command(commands: Any, name: str) -> None:
     add_model_options(parser)
     add = parser.add_argument
     add("--instructions", type=Path, metavar="FILE", help="a file with instructions: what the agent is for")
-    add(
-        "--answers", choices=("named", "all"), default="named", help="whose chats it answers (default: named)"
-    )
+    add_answers(parser)
     add("--no-reasoning", action="store_true", help="do not share its reasoning")
     add("--context-tokens", type=int, metavar="N", help="tokens of context that it keeps (default: 32000)")
     add("--max-steps", type=int, metavar="N", help="most answers of the model in one turn (default: 16)")

@@ -6,11 +6,11 @@ import argparse
 import asyncio
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.agents.hook_client import BLOCKED, MAX_EVENT_BYTES
 from moot.cli.options.member_options import add_explicit_member_options, digest_of, state_folder
+from moot.cli.options.shared_options import add_state
 from moot.cli.process import program
 from moot.errors import MootError
 from moot.resilience.durations import parse_duration
@@ -40,8 +40,7 @@ def add_command(commands: Any, name: str) -> None:
     add_explicit_member_options(parser)
     wait_help = "how long to wait for a decision (default 3500)"
     add("--wait-seconds", type=parse_duration, default=3_500.0, metavar="TIME", help=wait_help)
-    state_help = "keeps which proposals are waited for (default: below ~/.local/state)"
-    add("--state", type=Path, metavar="DIR", help=state_help)
+    add_state(parser)
     parser.set_defaults(run=run)
 
 

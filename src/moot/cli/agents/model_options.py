@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from moot.cli.options.member_options import digest_of, member_file, state_folder
+from moot.cli.options.shared_options import add_api
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,13 +27,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add what says which model is asked, and how."""
     add = parser.add_argument
     add("--base-url", required=True, metavar="URL", help="the endpoint, up to and with /v1")
-    add(
-        "--api",
-        choices=("chat", "responses", "anthropic"),
-        default="chat",
-        help="what the endpoint speaks: OpenAI's chat completions or responses, or Anthropic's messages "
-        "(default: chat)",
-    )
+    add_api(parser)
     add("--model", required=True, metavar="NAME", help="which of its models")
     add("--api-key-env", metavar="NAME", help="the environment variable that holds the key (default: no key)")
     add("--header", action="append", metavar="NAME: VALUE", help="sent with every request; no secrets")

@@ -17,6 +17,7 @@ from moot.cli.options.member_options import (
     member_settings_of,
     state_folder,
 )
+from moot.cli.options.shared_options import add_state
 from moot.cli.process import program
 from moot.errors import UsageError
 from moot.resilience.durations import parse_duration
@@ -76,8 +77,7 @@ def add_command(commands: Any, name: str) -> None:
         metavar="TIME",
         help="longest wait for the model (default 60)",
     )
-    state_help = "keeps how often people decided as it said (default: below ~/.local/state/moot/review)"
-    add("--state", type=Path, metavar="DIR", help=state_help)
+    add_state(parser)
     add_spending_options(parser)
     add_log_level(parser)
     parser.set_defaults(run=run)

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from moot.cli.options.member_options import overrides_of
-from moot.cli.process.program import RefuseToken
+from moot.cli.options.member_options import add_member_options, overrides_of
+from moot.cli.options.shared_options import add_json
 
 if TYPE_CHECKING:
     from moot.config.connect_settings import CliOverrides, ConnectSettings
@@ -23,13 +23,7 @@ MOOT_TOKEN_FILE.
 
 def add_connect_options(parser: argparse.ArgumentParser) -> None:
     """Add `--gateway`, `--space`, `--token-file`, `--as` and `--config`."""
-    add = parser.add_argument_group("connection").add_argument
-    add("--gateway", metavar="URL", help="such as http://localhost:8080")
-    add("--space", metavar="NAME", help="which space, if there are several")
-    add("--token-file", type=Path, metavar="FILE", help="holds your token")
-    add("--token", action=RefuseToken)
-    add("--as", dest="participant", metavar="NAME", help="a participant of the space in this folder")
-    add("--config", type=Path, metavar="FILE", help="a moot.yaml or space.yaml elsewhere")
+    add_member_options(parser.add_argument_group("connection"))
 
 
 def add_admin_options(parser: argparse.ArgumentParser, *, is_required: bool) -> None:
@@ -37,7 +31,7 @@ def add_admin_options(parser: argparse.ArgumentParser, *, is_required: bool) -> 
     add = parser.add_argument
     about = "the token of an administrator"
     add("--admin-token-file", type=Path, required=is_required, metavar="FILE", help=about)
-    add("--json", action="store_true", help="print one JSON value, for programs")
+    add_json(parser)
     add_connect_options(parser)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
-from moot.cli.options.time_argument import TIME_HELP, parse_time
+from moot.cli.options.shared_options import add_decision_filters, add_json
 from moot.cli.process import program
 
 _EXAMPLES: Final = """\
@@ -34,16 +34,9 @@ def add_command(commands: Any, name: str) -> None:
         "that were made since you belong to it. `moot proposal history` reads a journal on this machine.",
         examples=f"{_EXAMPLES}\n{CONNECT_HELP}",
     )
-    add = parser.add_argument
-    add("--since", type=parse_time, metavar="TIME", help=f"decided since then: {TIME_HELP}")
-    add("--until", type=parse_time, metavar="TIME", help="decided before then")
-    add("--by", metavar="NAME", help="who decided")
-    add("--proposer", metavar="NAME", help="who proposed it")
-    add("--tool", metavar="NAME")
-    add("--rule", metavar="NAME", help="decided by this rule")
-    add("--how", action="append", default=[], choices=sorted(_HOW))
+    add_decision_filters(parser, sorted(_HOW))
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print one JSON value, for programs")
+    add_json(form)
     form.add_argument("--csv", action="store_true", help="print CSV, for spreadsheets")
     add_connect_options(parser)
     parser.set_defaults(run=_run)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moot.cli.client.connect_options import add_connect_options, connect_settings_of
 from moot.cli.client.operation_output import print_error
 from moot.cli.client.screen import Screen, lines_from_stdin
+from moot.cli.options.shared_options import add_json, add_latest, add_plain
 from moot.cli.process import program
 from moot.cli.process.exit_codes import EXIT_NOT_CONNECTED
 from moot.cli.process.interruption import run_service
@@ -71,13 +72,13 @@ def add_command(commands: Any, name: str) -> None:
         examples=_EXAMPLES,
     )
     add = parser.add_argument
-    add("-n", type=int, default=10, metavar="COUNT", help="begin with so many of the latest messages (10)")
+    add_latest(parser, 10)
     add("--all", action="store_true", help="also what only programs care for: progress, acknowledgements, …")
     lingers = "stay this long after the end of the input (0: for ever)"
     add("--linger", type=parse_duration, metavar="TIME", help=lingers)
-    add("--timeout", type=parse_duration, metavar="TIME", help="how long operations wait for an answer")
-    add("--json", action="store_true", help="every message as one envelope a line")
-    add("--plain", action="store_true", help="lines of text, for pipes and scripts; no full screen")
+    add("--timeout", type=parse_duration, metavar="TIME", help="how long to wait for an answer")
+    add_json(parser)
+    add_plain(parser)
     add("--theme", metavar="NAME", help="full screen: how it looks, such as moot-light or moot-contrast")
     add("--bell", action="store_true", help="full screen: ring when something waits for a decision")
     waits = "full screen: seconds in which a decision can be taken back before it is sent (0, 5 or 10)"

@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+from moot.cli.options.shared_options import add_code_port
 from moot.cli.process import program
 
 _LOGIN_ABOUT = """\
@@ -40,7 +41,7 @@ def add_command(commands: Any, name: str) -> None:
     )
     if name == "login":
         parser.add_argument("--browser", action="store_true", help="use a browser on this machine, no code")
-        parser.add_argument("--port", type=int, default=0, help="the port it comes back to (default: any)")
+        add_code_port(parser)
     parser.set_defaults(run=log_in if name == "login" else log_out)
 
 

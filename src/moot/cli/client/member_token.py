@@ -15,7 +15,7 @@ from moot.cli.client.connect_options import (
 )
 from moot.cli.process import program
 from moot.errors import Refused, UsageError
-from moot.resilience.durations import parse_positive_duration
+from moot.resilience.durations import HOW_LONG, parse_positive_duration
 
 if TYPE_CHECKING:
     from moot.config.connect_settings import ConnectSettings
@@ -41,8 +41,7 @@ def add_token_command(group: Any) -> None:
     )
     add = parser.add_argument
     add("member", nargs="?", metavar="NAME", help="whose token, for administrators (default: yours)")
-    lasts = "such as 15m or 1h"
-    add("--for", dest="seconds", type=parse_positive_duration, required=True, metavar="TIME", help=lasts)
+    add("--for", dest="seconds", type=parse_positive_duration, required=True, metavar="TIME", help=HOW_LONG)
     add("--only", action="append", metavar="CAPABILITY", help="carry only this; may be given several times")
     add("--token-out", type=Path, metavar="FILE", help="write the token there instead of printing it")
     add("--admin-token-file", type=Path, metavar="FILE", help="the token of an administrator")

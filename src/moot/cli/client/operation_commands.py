@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.options.shared_options import add_json
 from moot.cli.process import program
 from moot.operations.operation_table import operation_named
 from moot.resilience.durations import parse_duration
@@ -93,7 +94,7 @@ def _add_operation(commands: Any, name: str) -> None:
         parser.add_argument(
             "--timeout", type=parse_duration, metavar="TIME", help="how long to wait for an answer"
         )
-    parser.add_argument("--json", action="store_true", help="print one JSON value, for programs")
+    add_json(parser)
     parser.set_defaults(run=run, operation=operation, timeout=None)
 
 

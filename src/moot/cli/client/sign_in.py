@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.options.shared_options import add_code_port
 from moot.cli.process import program
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def add_command(commands: Any, name: str) -> None:
     add("--server", action="store_true", help="for everybody, not for your own calls")
     add("--token-from", type=Path, metavar="FILE", help="hand over the token in this file")
     add("--forget", action="store_true", help="let the bridge forget the credential")
-    add("--port", type=int, default=0, help="the port that the code comes back to (default: any)")
+    add_code_port(parser)
     add_connect_options(parser)
     parser.set_defaults(run=run)
 

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from moot.cli.client.connect_options import add_connect_options, connect_settings_of
+from moot.cli.options.shared_options import add_json, add_latest
 from moot.cli.process import program
 from moot.protocol.envelope import Envelope
 
@@ -31,12 +32,12 @@ def add_command(commands: Any, name: str) -> None:
         examples=_EXAMPLES,
     )
     add = parser.add_argument
-    add("-n", type=int, default=0, metavar="COUNT", help="begin with the latest COUNT of them")
+    add_latest(parser, 0)
     add("--kind", action="append", default=[], metavar="KIND", help="only these kinds; * matches anything")
     add("--from", dest="sender", action="append", default=[], metavar="NAME", help="only from these")
     add("--count", type=int, metavar="N", help="end after so many")
     add("--all", action="store_true", help="also what only programs care for: progress, acknowledgements, …")
-    add("--json", action="store_true", help="one envelope a line, as it was sent")
+    add_json(parser)
     add_connect_options(parser)
     parser.set_defaults(run=run)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from moot.cli.gateway.admin_request import add_gateway_options, ask_gateway, type_name
+from moot.cli.options.shared_options import add_json
 from moot.cli.process import program
 from moot.cli.process.exit_codes import EXIT_FAILED, EXIT_OK
 from moot.errors import MootError
@@ -103,7 +104,7 @@ def add_command(commands: Any, name: str) -> None:
     add_gateway_options(parser)
     add = parser.add_argument
     add("--compare", action="store_true", help="hash the states of all gateways now, at one message")
-    add("--json", action="store_true", help="print one JSON object")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli.options.shared_options import add_configured_data, add_json
 from moot.cli.process import program
 from moot.errors import MootError, TimedOut, UsageError
 
@@ -39,8 +40,8 @@ def add_command(commands: Any, name: str) -> None:
     )
     add = parser.add_argument
     add("place", nargs="?", type=Path, default=Path(), metavar="DIR", help="a folder or a configuration file")
-    add("--data", type=Path, metavar="DATA", help="where the gateway keeps its data (default: as configured)")
-    add("--json", action="store_true", help="print one JSON object")
+    add_configured_data(parser)
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

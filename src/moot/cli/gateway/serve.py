@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from moot.cli.options.shared_options import add_configured_address, add_configured_data
 from moot.cli.process import program
 from moot.cli.process.interruption import run_service
 from moot.errors import UsageError
@@ -36,9 +37,8 @@ def add_command(commands: Any, name: str) -> None:
     )
     add = parser.add_argument
     add("config", type=Path, metavar="CONFIG", help="a moot.yaml or space.yaml")
-    add("--host", help="listen on this address (default: as configured, else 127.0.0.1)")
-    add("--port", type=int, help="listen on this port; 0 takes a free one (default: 8080)")
-    add("--data", type=Path, metavar="DIR", help="journal, snapshots and generated tokens (default: .moot)")
+    add_configured_address(parser)
+    add_configured_data(parser)
     add("--check", action="store_true", help="only read the configuration, say what it means, and exit")
     add("--try-providers", action="store_true", help="with --check: ask the providers of gateway.oidc, too")
     add(

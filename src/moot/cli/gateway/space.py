@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from moot.cli.gateway.admin_request import add_gateway_options, ask_gateway, type_name
+from moot.cli.options.shared_options import add_json
 from moot.cli.process import program
 from moot.cli.process.exit_codes import EXIT_FAILED, EXIT_OK
 from moot.errors import MootError
@@ -82,7 +83,7 @@ def add_command(commands: Any, name: str) -> None:
         about="Lists all spaces: how they were made, how many connections they have, and how they ended.",
         examples="  moot space list\n  moot space list --json\n",
     )
-    listing.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(listing)
     listing.set_defaults(run=partial(_run, _list))
     for parser in (create, archive, delete, listing):
         add_gateway_options(parser)

@@ -20,7 +20,7 @@ from moot.cli.journal.journal_check import run_repair, run_verify
 from moot.cli.journal.journal_erasure import add_actions as add_erasure_actions
 from moot.cli.journal.journal_folder import add_journal_options, journal_folder_of
 from moot.cli.journal.journal_log import add_verify_options, run_keys, run_publish, run_rotate
-from moot.cli.options.time_argument import TIME_HELP, parse_time
+from moot.cli.options.shared_options import add_json, add_latest, add_time_range
 from moot.cli.process import program
 from moot.cli.process.output_file import open_new_file
 from moot.cli.process.table_output import TableWriter
@@ -86,9 +86,9 @@ def add_command(commands: Any, name: str) -> None:
         "show the last records",
         "  moot journal tail -n 100\n  moot journal tail --follow --json | jq .kind\n",
     )
-    tail.add_argument("-n", type=int, default=20, metavar="COUNT", help="how many (default 20)")
+    add_latest(tail, 20)
     tail.add_argument("--follow", action="store_true", help="go on with those that come, until Ctrl-C")
-    _add_json(tail)
+    add_json(tail)
 
     show = _add_action(
         group,
@@ -100,7 +100,7 @@ def add_command(commands: Any, name: str) -> None:
     show.add_argument(
         "wanted", metavar="ID_OR_NUMBER", help="the id of an envelope or its beginning, or a record's number"
     )
-    _add_json(show)
+    add_json(show)
 
     find = _add_action(
         group,
@@ -114,12 +114,11 @@ def add_command(commands: Any, name: str) -> None:
     find.add_argument("--kind", help="a kind, or what it starts with and a *; also join, leave, admin, …")
     find.add_argument("--from", dest="who", metavar="NAME", help="who caused it")
     find.add_argument("--text", help="words in it, in any letter case")
-    find.add_argument("--since", type=parse_time, metavar="TIME", help=TIME_HELP)
-    find.add_argument("--until", type=parse_time, metavar="TIME", help="likewise")
+    add_time_range(find)
     find.add_argument("--outcome", metavar="CODE", help="accepted, or the code of a refusal")
     find.add_argument("--id", help="the id of the envelope")
     find.add_argument("--about", metavar="ID", help="what correlates to this id")
-    _add_json(find)
+    add_json(find)
 
     export = _add_action(
         group,
@@ -183,10 +182,6 @@ def _add_action(group: Any, name: str, run: Any, help: str, examples: str) -> An
     add_journal_options(parser)
     parser.set_defaults(run=run)
     return parser
-
-
-def _add_json(parser: Any) -> None:
-    parser.add_argument("--json", action="store_true", help="print the records as journaled, one a line")
 
 
 @contextmanager

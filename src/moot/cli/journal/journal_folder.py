@@ -6,20 +6,15 @@ import argparse
 import os
 from pathlib import Path
 
+from moot.cli.options.member_options import SPACE_HELP
+from moot.cli.options.shared_options import add_data
 from moot.errors import UsageError
 
 
 def add_journal_options(parser: argparse.ArgumentParser) -> None:
     """Add `--data` and `--space`."""
-    add = parser.add_argument
-    add(
-        "--data",
-        type=Path,
-        default=Path(".moot"),
-        metavar="DIR",
-        help="data folder of the gateway (default .moot)",
-    )
-    add("--space", metavar="NAME", help="which space; not needed when there is only one")
+    add_data(parser, ".moot")
+    parser.add_argument("--space", metavar="NAME", help=SPACE_HELP)
 
 
 def journal_folders(options: argparse.Namespace) -> dict[str, Path]:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from moot.cli.journal.journal_folder import journal_folder_of, journal_folders
+from moot.cli.options.shared_options import add_policy
 from moot.errors import Unreachable, UsageError
 from moot.evidence.checkpoint import parse_checkpoint
 from moot.evidence.log_check import KeptCheckpoint, LogReport, check_against, check_log, parse_kept
@@ -29,12 +30,7 @@ def add_verify_options(parser: argparse.ArgumentParser) -> None:
         help="also compare the log with this: a checkpoint's file, an anchor's file, or a URL of a "
         "published log or a witness; may be given again",
     )
-    parser.add_argument(
-        "--policy",
-        type=Path,
-        metavar="FILE",
-        help="whose signatures count, and how many witnesses are needed (c2sp.org/tlog-policy)",
-    )
+    add_policy(parser)
 
 
 def run_keys(options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.options.shared_options import add_json, add_policy
 from moot.cli.process import program
 from moot.cli.process.exit_codes import EXIT_FAILED, EXIT_OK
 from moot.errors import UsageError
@@ -55,9 +56,10 @@ def add_command(commands: Any, name: str) -> None:
     add("-o", "--output", default="-", metavar="FILE", help="a new file (default: the standard output)")
     add("--data", type=Path, metavar="DIR", help="read this data folder instead of asking a gateway")
     add("--cose", action="store_true", help="with --data: the proof of the decision as COSE (RFC 9942)")
-    add("--key", metavar="KEY", help="to verify: the log's public key, NAME+ID+BASE64, or a file with it")
-    add("--policy", type=Path, metavar="FILE", help="to verify: which logs and witnesses count (tlog-policy)")
-    add("--json", action="store_true", help="to verify: print one JSON object, for programs")
+    verifying = parser.add_argument_group("to verify")
+    verifying.add_argument("--key", help="the log's public key, NAME+ID+BASE64, or a file with it")
+    add_policy(verifying)
+    add_json(verifying)
     add_connect_options(parser)
     parser.set_defaults(run=_run)
 

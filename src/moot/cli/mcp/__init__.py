@@ -21,6 +21,7 @@ from moot.cli.options.member_options import add_log_level, add_member_options, m
 from moot.cli.options.tls_options import add_tls_options
 from moot.cli.process import program
 from moot.errors import MootError, UsageError
+from moot.operations.operation import add_wait_for_others
 from moot.resilience.durations import parse_duration
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def add_command(commands: Any, name: str) -> None:
         metavar="FILE",
         help="the token of the person at the client: its dialogs then offer to approve and reject as them",
     )
-    add("--wait-for-others", action="store_true", help="after a rejection, wait for others to approve")
+    add_wait_for_others(parser)
     add(
         "--names-file",
         metavar="FILE",

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.process.program import RefuseToken
 from moot.errors import UsageError
@@ -15,6 +15,10 @@ from moot.errors import UsageError
 if TYPE_CHECKING:
     from moot.config.connect_settings import CliOverrides, ConnectSettings
 
+# What says where a command joins, and as whom.
+GATEWAY_HELP: Final = "the gateway, such as http://localhost:8080"
+SPACE_HELP: Final = "the space, if there are several"
+TOKEN_FILE_HELP: Final = "the file with the token"
 # For the end of a help text.
 MEMBER_HELP: Final = """\
 In the folder of a moot.yaml or space.yaml, --as NAME is enough: a participant of the space there. Elsewhere
@@ -25,21 +29,21 @@ give --gateway and --token-file.
 def add_explicit_member_options(parser: argparse.ArgumentParser) -> None:
     """Add `--gateway`, `--space` and `--token-file`, for a command that other programs start anywhere."""
     add = parser.add_argument
-    add("--gateway", required=True, metavar="URL", help="the gateway, such as http://localhost:8080")
-    add("--space", default="", metavar="NAME", help="the space (default: the one the gateway chooses)")
-    add("--token-file", required=True, type=Path, metavar="FILE", help="the file with the member's token")
+    add("--gateway", required=True, metavar="URL", help=GATEWAY_HELP)
+    add("--space", default="", metavar="NAME", help=SPACE_HELP)
+    add("--token-file", required=True, type=Path, metavar="FILE", help=TOKEN_FILE_HELP)
     add("--token", action=RefuseToken)
 
 
-def add_member_options(parser: argparse.ArgumentParser) -> None:
-    """Add what says where a member joins, and as whom: nobody else's name is ever guessed."""
+def add_member_options(parser: Any) -> None:
+    """Add what says where a command joins, and as whom; nobody's name is guessed here."""
     add = parser.add_argument
-    add("--gateway", metavar="URL", help="the gateway, such as http://localhost:8080")
-    add("--space", metavar="NAME", help="the space (default: the only one)")
-    add("--token-file", type=Path, metavar="FILE", help="the file with the member's token")
+    add("--gateway", metavar="URL", help=GATEWAY_HELP)
+    add("--space", metavar="NAME", help=SPACE_HELP)
+    add("--token-file", type=Path, metavar="FILE", help=TOKEN_FILE_HELP)
     add("--token", action=RefuseToken)
-    add("--as", dest="participant", metavar="NAME", help="the member, of the space in this folder")
-    add("--config", type=Path, metavar="FILE", help="with --as: a moot.yaml or space.yaml elsewhere")
+    add("--as", dest="participant", metavar="NAME", help="a participant of the space in this folder")
+    add("--config", type=Path, metavar="FILE", help="a moot.yaml or space.yaml elsewhere")
 
 
 def member_settings_of(options: argparse.Namespace) -> ConnectSettings:
@@ -90,7 +94,7 @@ def add_log_level(parser: argparse.ArgumentParser, default: str = "info") -> Non
         "--log-level",
         choices=("debug", "info", "warning", "error"),
         default=default,
-        help=f"level of the log on stderr (default: {default})",
+        help="level of the log on stderr (default: %(default)s)",
     )
 
 

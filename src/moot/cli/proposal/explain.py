@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moot.cli.journal.journal_folder import add_journal_options, journal_folder_of
+from moot.cli.options.shared_options import add_approver_state, add_json
 from moot.cli.process import program
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
@@ -35,10 +36,8 @@ def add_command(commands: Any, name: str) -> None:
         "id", metavar="ID", help="of a proposal, or its beginning; or of its fulfilment or its answer"
     )
     add_journal_options(parser)
-    parser.add_argument(
-        "--state", type=Path, metavar="DIR", help="of the approver (default .moot/trust/SPACE)"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object, for programs")
+    add_approver_state(parser)
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

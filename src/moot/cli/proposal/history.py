@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.journal.journal_folder import add_journal_options, journal_folder_of
-from moot.cli.options.time_argument import TIME_HELP, parse_time
+from moot.cli.options.shared_options import add_decision_filters, add_json
 from moot.cli.process import program
 from moot.cli.process.table_output import print_table
 from moot.operations.text_table import TextTable
@@ -40,20 +40,13 @@ def add_command(commands: Any, name: str) -> None:
         "it took, by which rule, and the result.",
         examples=_EXAMPLES,
     )
-    add = parser.add_argument
     add_journal_options(parser)
-    add("--how", action="append", default=[], choices=_VERDICTS)
-    add("--proposer", metavar="NAME")
-    add("--by", metavar="NAME", help="who decided")
-    add("--tool", metavar="NAME")
-    add("--rule", metavar="NAME", help="decided by this rule")
+    add_decision_filters(parser, _VERDICTS)
     who = parser.add_mutually_exclusive_group()
     who.add_argument("--people", action="store_true", help="decided by people")
     who.add_argument("--automatic", action="store_true", help="decided by rules")
-    add("--since", type=parse_time, metavar="TIME", help=TIME_HELP)
-    add("--until", type=parse_time, metavar="TIME", help="likewise")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one JSON object a line")
+    add_json(form)
     form.add_argument(
         "--summary", action="store_true", help="counts and the share that was automatic, by day"
     )

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.options.shared_options import add_json
 from moot.cli.process import program
 from moot.cli.process.table_output import print_table
 from moot.cli.rules import rule_changes
 from moot.cli.rules.approver_client import ask_approver
 from moot.errors import MootError
-from moot.operations.operation import OperationResult
+from moot.operations.operation import OperationResult, add_reason
 from moot.operations.terminal_escape import printable
 from moot.operations.text_table import TextTable
 
@@ -51,7 +52,7 @@ def add_actions(group: Any) -> None:
         '  moot rules dismiss s-3fa1 --reason "never without me"\n',
     )
     dismiss.add_argument("suggestion", metavar="ID")
-    dismiss.add_argument("--reason", default="", metavar="TEXT")
+    add_reason(dismiss, "")
     review = add_action(
         group,
         "review",
@@ -74,7 +75,7 @@ def add_actions(group: Any) -> None:
     )
     stop.add_argument("rule", nargs="?", metavar="RULE", help="leave it out to stop them all")
     stop.add_argument("--about", metavar="ID", help="the proposal that a rule should not have decided")
-    stop.add_argument("--reason", default="", metavar="TEXT")
+    add_reason(stop, "")
     resume = add_action(
         group,
         "resume",
@@ -106,7 +107,7 @@ def add_actions(group: Any) -> None:
         "  moot rules remove again-pay-3fa1c09b2e         this call is asked about again\n",
     )
     remove.add_argument("rule", metavar="RULE")
-    remove.add_argument("--reason", default="", metavar="TEXT")
+    add_reason(remove, "")
     ignore = add_action(
         group,
         "ignore",
@@ -132,7 +133,7 @@ def add_actions(group: Any) -> None:
 def add_action(group: Any, name: str, act: Act, help: str, examples: str) -> Any:
     parser = program.add_command(group, name, help=help, examples=f"{examples}\n{CONNECT_HELP}")
     parser.add_argument("--approver", default="approver", metavar="NAME", help="its name (default approver)")
-    parser.add_argument("--json", action="store_true", help="print one JSON value, for programs")
+    add_json(parser)
     add_connect_options(parser)
     parser.set_defaults(run=_run, act=act)
     return parser

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.journal.journal_folder import add_journal_options, journal_folder_of
-from moot.cli.options.time_argument import TIME_HELP, parse_time
+from moot.cli.options.shared_options import add_json, add_time_range
 from moot.cli.process import program
 from moot.cli.process.table_output import print_table
 from moot.cli.rules.rules_file import FILE_HELP, RulesFile, read_rules_file
@@ -61,7 +61,7 @@ def add_actions(group: Any) -> None:
     )
     diff.add_argument("old", type=Path, metavar="OLD")
     diff.add_argument("new", type=Path, metavar="NEW")
-    diff.add_argument("--json", action="store_true", help="print one JSON value, for programs")
+    add_json(diff)
     diff.set_defaults(run=_diff)
     again = program.add_command(
         group,
@@ -73,9 +73,8 @@ def add_actions(group: Any) -> None:
     again.add_argument("file", nargs="?", type=Path, metavar="FILE", help=FILE_HELP)
     again.add_argument("--old", type=Path, metavar="FILE", help="other rules to compare with")
     add_journal_options(again)
-    again.add_argument("--since", type=parse_time, metavar="TIME", help=TIME_HELP)
-    again.add_argument("--until", type=parse_time, metavar="TIME", help="likewise")
-    again.add_argument("--json", action="store_true", help="print one JSON value, for programs")
+    add_time_range(again)
+    add_json(again)
     again.set_defaults(run=_replay)
 
 

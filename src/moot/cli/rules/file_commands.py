@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from moot.cli.options.shared_options import add_json
 from moot.cli.process import program
 from moot.cli.rules.rules_file import FILE_HELP, read_rules_file
 from moot.errors import UsageError
@@ -59,7 +60,7 @@ def add_actions(group: Any) -> None:
             metavar="FILE",
             help=FILE_HELP,
         )
-        parser.add_argument("--json", action="store_true", help="print one JSON value, for programs")
+        add_json(parser)
         parser.set_defaults(run=run)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.client.connect_options import add_connect_options, connect_settings_of
 from moot.cli.options.member_options import add_log_level
+from moot.cli.options.shared_options import add_approver_state
 from moot.cli.process import program
 from moot.errors import UsageError
 from moot.resilience.durations import parse_duration
@@ -61,7 +62,7 @@ def add_command(commands: Any, name: str) -> None:
         examples=_EXAMPLES,
     )
     add = parser.add_argument
-    add("--state", type=Path, metavar="DIR", help="rules and their state (default .moot/trust/SPACE)")
+    add_approver_state(parser)
     add(
         "--journal",
         type=Path,

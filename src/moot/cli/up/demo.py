@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from moot.cli.options.shared_options import add_listen_port
 from moot.cli.process import program
 from moot.cli.process.interruption import run_service
 from moot.cli.up.live_demo import run_live
@@ -132,7 +133,7 @@ def add_command(commands: Any, name: str) -> None:
     add = parser.add_argument
     add("--delay", type=parse_duration, default=0.0, metavar="TIME", help="pause between the steps")
     add("--live", action="store_true", help="a real gateway with a tool and an agent; you decide")
-    add("--port", type=int, default=8080, help="with --live: listen here (default 8080; 0: any)")
+    add_listen_port(parser, 8080)
     add("--no-browser", action="store_true", help="with --live: do not open the console in a browser")
     parser.set_defaults(run=run)
 

@@ -7,6 +7,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from moot.cli.options.member_options import GATEWAY_HELP, TOKEN_FILE_HELP
+from moot.cli.options.shared_options import add_api, add_json
 from moot.cli.process import program
 
 _ABOUT = """\
@@ -66,13 +68,7 @@ def add_command(commands: Any, name: str) -> None:
         " server once (default: ask on a terminal, else no)",
     )
     add("--space", metavar="NAME", help="the name of the space (default: that of the folder)")
-    add(
-        "--api",
-        choices=("chat", "responses", "anthropic"),
-        default="chat",
-        help="what the model's endpoint speaks: OpenAI's chat completions or responses, or Anthropic's "
-        "messages (default: chat)",
-    )
+    add_api(parser)
     add("--base-url", metavar="URL", help="of the model's API (default: that of OpenAI, or of Anthropic)")
     add("--model", metavar="NAME", help="which model agents use (default: gpt-5-mini, or claude-sonnet-4-5)")
     add(
@@ -80,10 +76,11 @@ def add_command(commands: Any, name: str) -> None:
         metavar="NAME",
         help="the variable with the API key (default: OPENAI_API_KEY, or ANTHROPIC_API_KEY)",
     )
-    add("--gateway", metavar="URL", help="for an agent's hook: the gateway")
-    add("--token-file", type=Path, metavar="FILE", help="for an agent's hook: the token of its member")
-    add("--print", dest="print_only", action="store_true", help="for an agent's hook: only print it")
-    add("--json", action="store_true", help="print one JSON object")
+    hook = parser.add_argument_group("for an agent's hook").add_argument
+    hook("--gateway", metavar="URL", help=GATEWAY_HELP)
+    hook("--token-file", type=Path, metavar="FILE", help=TOKEN_FILE_HELP)
+    hook("--print", dest="print_only", action="store_true", help="only print it")
+    add_json(parser)
     parser.set_defaults(run=run)
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.cli.options.shared_options import add_configured_address, add_configured_data, add_json, add_plain
 from moot.cli.process import program
 from moot.errors import Unavailable, UsageError
 from moot.resilience.task_set import end_tasks
@@ -57,19 +58,18 @@ def add_command(commands: Any, name: str) -> None:
     )
     add = parser.add_argument
     add("place", nargs="?", type=Path, default=Path(), metavar="DIR", help="a folder or a configuration file")
-    add("--host", help="listen on this address (default: as configured, else 127.0.0.1)")
-    add("--port", type=int, help="listen on this port; 0 takes a free one (default: 8080)")
-    add("--data", type=Path, metavar="DATA", help="journal, tokens and logs (default: .moot in the folder)")
+    add_configured_address(parser)
+    add_configured_data(parser)
     add("--start", action="append", default=[], metavar="NAME", help="start this one too (auto_start: false)")
     add("--without", action="append", default=[], metavar="NAME", help="do not start this one")
     add(
         "--cluster",
         type=int,
         metavar="N",
-        help="to try a cluster: three NATS servers and N gateways (2 to 5) on this machine, in DATA/cluster",
+        help="to try a cluster: three NATS servers and N gateways (2 to 5) on this machine",
     )
-    add("--plain", action="store_true", help="lines instead of a table, on a terminal too")
-    add("--json", action="store_true", help="one JSON object per change")
+    add_plain(parser)
+    add_json(parser)
     parser.set_defaults(run=run)
 
 
