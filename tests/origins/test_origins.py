@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moot.origins.origin_words import describe_origin
+from moot.origins.origin_verdict import describe_origin
 from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, traits_of_annotations
 from moot.protocol.operation import Json
 from tests.origins.spaces import AGENT, ANA, HOST, OTHER_AGENT, TalkingSpace

@@ -28,13 +28,12 @@ from moot.origins.open_requests import (
     is_echo,
 )
 from moot.origins.own_words import own_words
-from moot.origins.record_names import RecordNames
+from moot.origins.record_names import RecordNames, records_of
 from moot.origins.result_parts import (
     is_written,
     leaves_of,
     lines_of,
     parts_of_answer,
-    records_of,
 )
 from moot.origins.source_index import MAX_INDEX_CHARS, SourceIndex
 from moot.origins.source_place import OriginSource

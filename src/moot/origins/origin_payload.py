@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from moot.origins.origin_call import SAID, ArgumentOrigin
-from moot.origins.origin_verdict import OriginVerdict
-from moot.origins.origin_words import describe_origin, describe_private, shorten
+from moot.origins.origin_verdict import OriginVerdict, describe_origin, describe_private, shorten
 from moot.protocol.operation import Json
 from moot.protocol.origin_report import MAX_ARGUMENTS
 

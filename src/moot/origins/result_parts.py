@@ -9,24 +9,15 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from moot.errors import InvalidJson
-from moot.origins.value_keys import words_in_name
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
 
 MAX_DEPTH: Final = 16
 MAX_PATH_CHARS: Final = 256
 _MAX_NAME_CHARS: Final = 64
-MAX_RECORD_ID_CHARS: Final = 64
-MAX_RECORD_NAME_CHARS: Final = 256
-# A name of a record must be unlikely to be said by chance.
-MIN_RECORD_NAME_CHARS: Final = 8
-# `{"result": {"files": […]}}`
-MAX_WRAPPERS: Final = 3
 # A look-up returns names and values. More words, or a sentence, are what somebody wrote.
 MAX_VALUE_WORDS: Final = 8
 _PARTS_OF_RESULT: Final = frozenset({"content", "structuredContent", "isError"})
-_NAME_MEMBERS: Final = frozenset({"name", "title", "filename", "subject", "label", "path"})
-_RECORD_IDS: Final = frozenset({"id", "uid", "uuid"})
 
 
 class MessageLeaf(NamedTuple):
@@ -97,27 +88,3 @@ def is_written(line: str) -> bool:
     """Whether a line of a look-up is what somebody wrote, rather than a name or a value."""
     words = len(line.split())
     return words > MAX_VALUE_WORDS or (words >= 4 and line.rstrip().endswith((".", "!", "?")))
-
-
-class NamedRecord(NamedTuple):
-    """An object in a result that has an id and a name: `{"id": 5, "title": "Dental check-up"}`."""
-
-    id: str
-    name: str
-
-
-def records_of(value: Json, depth: int = MAX_WRAPPERS) -> Iterator[NamedRecord]:
-    """The records of an answer, and never what stands inside of a record: others write there."""
-    for each in value if isinstance(value, list) else [value]:
-        if not isinstance(each, dict):
-            continue
-        ids = [inner for name, inner in each.items() if not _RECORD_IDS.isdisjoint(words_in_name(name))]
-        names = [inner for name, inner in each.items() if not _NAME_MEMBERS.isdisjoint(words_in_name(name))]
-        # With two ids it is not clear which is its own.
-        if len(ids) == 1 and isinstance(ids[0], str | int) and len(str(ids[0])) <= MAX_RECORD_ID_CHARS:
-            for name in names:
-                if isinstance(name, str) and MIN_RECORD_NAME_CHARS <= len(name) <= MAX_RECORD_NAME_CHARS:
-                    yield NamedRecord(str(ids[0]), name)
-        if not (ids or names or isinstance(value, list)) and depth:
-            for inner in each.values():
-                yield from records_of(inner, depth - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moot.protocol.operation import Json
-from moot.trust.approver.suggested_origins import ask_as_people_saw
+from moot.trust.approver.rule_suggester import ask_as_people_saw
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.learner import add_rule, suggest
 from moot.trust.learning.suggestion import Suggestion

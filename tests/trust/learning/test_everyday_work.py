@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from moot.protocol.operation import Json
-from moot.trust.approver.suggested_origins import ask_as_people_saw
+from moot.trust.approver.rule_suggester import ask_as_people_saw
 from moot.trust.learning.learner import suggest
 from moot.trust.rules.budgets import UseTally
 from moot.trust.rules.rule import Rule

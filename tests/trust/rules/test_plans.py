@@ -10,7 +10,7 @@ import pytest
 from moot.errors import UsageError
 from moot.operations.plan_operations import plan_lines
 from moot.protocol.operation import Json
-from moot.trust.approver.task_plan import plan_for_task
+from moot.trust.approver.plan_commands import plan_for_task
 from moot.trust.checks.narrowing_proof import find_wider_part
 from moot.trust.history.proposal_case import Case
 from moot.trust.rules.budgets import UseTally

@@ -16,20 +16,22 @@ a member left meanwhile and came back nobody told, so no plan outlives the appro
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.errors import UsageError
 from moot.participant.connection.roster import PresenceEvent
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.operation import Json
-from moot.trust.approver.task_plan import plan_for_task, steering_in
+from moot.trust.approver.call_memory import is_usual_work
 from moot.trust.checks.narrowing_proof import find_wider_part
+from moot.trust.history.proposal_case import Case
 from moot.trust.learning.learner import add_rule
 from moot.trust.rules.plan import Plan, PlanRecord, cut_plan, read_plan
 from moot.trust.rules.rule_words import join_names
 from moot.trust.rules.rule_yaml import MAX_RULES
 from moot.trust.rules.store_records import RuleUses
+from moot.values.kinds import ValuePattern, recognise, stores_texts
 
 if TYPE_CHECKING:
     from moot.trust.approver.approver import Approver
@@ -40,6 +42,11 @@ log = logging.getLogger(__name__)
 MAX_OPEN_PLANS: Final = 5
 # A plan that nobody decides is over after a day, as a proposal is.
 OPEN_SECONDS: Final = 86_400.0
+# "The same for the rest of this task" in hours and calls, also of a tool that destroys something.
+TASK_HOURS: Final = 4
+TASK_CALLS: Final = 20
+DESTROYING_HOURS: Final = 2
+DESTROYING_CALLS: Final = 10
 _CONTROLS: Final = ("participant/clear", "participant/restart", "participant/shutdown")
 
 
@@ -305,3 +312,58 @@ class PlanCommands:
         why = f"plan “{plan.task}” of {plan.member} {words[record.state]}"
         told: dict[str, Json] = {"state": "plan", "why": why, "plan": self._describe(record)}
         self._approver.send("trust/rule", told, about=about or plan.id)
+
+
+def plan_for_task(case: Case, steering: Mapping[str, bool], *, destroys: bool = False) -> Plan:
+    """The plan behind "the same for the rest of this task"; raises UsageError.
+
+    The same tool of the same member with the same values. Only texts that people or models write (a message,
+    a body, what is stored in a file) may differ, where they steer nothing, as `steering` says of each: as
+    words of a language, or as any text where the tool only stores it. Of tools that destroy something, only
+    commands and texts that are stored, and less often.
+    """
+    if case.method != "tools/call" or case.tool is None or len(case.to) != 1 or case.unexpected_fields:
+        raise UsageError("it is not a plain call of one tool of one member")
+    if destroys and not is_usual_work(case):
+        raise UsageError(f"{case.tool} can destroy something, so people decide each call of it")
+    varying = {name: slot for name in case.arguments if (slot := _slot(case, name, steering))}
+    line: dict[str, Json] = {
+        "to": case.to[0],
+        "tool": case.tool,
+        "arguments": {name: value for name, value in case.arguments.items() if name not in varying},
+        "count": DESTROYING_CALLS if destroys else TASK_CALLS,
+    }
+    if varying:
+        line["text"] = varying
+    payload: dict[str, Json] = {
+        "task": f"{case.tool[:200]}, for the rest of the task",
+        "hours": DESTROYING_HOURS if destroys else TASK_HOURS,
+        "lines": [line],
+    }
+    return read_plan(payload, id=f"same-{case.id}", by=case.proposer)
+
+
+def steering_in(finding: Mapping[str, Json] | None) -> dict[str, bool]:
+    """Of each argument of a call whether it steers, as people see it; empty if that is not known."""
+    found: dict[str, bool] = {}
+    for each in (finding or {}).get("arguments", ()):
+        name = each["path"].partition(".")[0].partition("[")[0]
+        if not name.endswith(" (name)"):
+            found[name] = found.get(name, False) or each["steers"]
+    return found
+
+
+def _slot(case: Case, name: str, steering: Mapping[str, bool]) -> str | None:
+    """What a text may be instead; None if it stays as it is."""
+    value = case.arguments[name]
+    if (
+        not isinstance(value, str)
+        or steering.get(name, True)
+        or recognise(name, [value], tool=case.tool) != "text"
+    ):
+        return None
+    is_stored = stores_texts(name, case.tool) or (
+        name.lower().endswith("text") and stores_texts("content", case.tool)
+    )
+    slots = ["<prose>", "<lines>", *(["<text>"] if is_stored else [])]
+    return next((slot for slot in slots if ValuePattern("text", [slot]).admits(value)), None)

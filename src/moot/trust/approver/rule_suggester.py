@@ -13,18 +13,19 @@ the capability.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from moot.origins.tool_traits import traits_for
 from moot.participant.connection.roster import PresenceEvent
-from moot.trust.approver.suggested_origins import ask_as_people_saw
+from moot.protocol.operation import Json
 from moot.trust.history.proposal_history import HistoryProposal
 from moot.trust.learning.backtest import back_test
 from moot.trust.learning.learner import suggest
 from moot.trust.learning.learning_settings import LearningSettings
+from moot.trust.learning.suggestion import Suggestion, why_no_grant
 from moot.trust.learning.suggestion_progress import SuggestionProgress, suggestion_progress
+from moot.trust.rules.rule_words import ASK_TEXT, MAX_SENTENCE, describe_shortly
 
 if TYPE_CHECKING:
     from moot.trust.approver.approver import Approver
@@ -38,6 +39,10 @@ LEARN_SECONDS: Final = 0.5
 MAX_OPEN_SUGGESTIONS: Final = 3
 # Of what rules decided, the suggestions tell of this many of the latest decisions; takes some 100 ms.
 MAX_LATEST_DECISIONS: Final = 5_000
+
+
+# What was found about the origins of a proposal, if anybody looked.
+FindingOf = Callable[[str], Mapping[str, Json] | None]
 
 
 class SeenMember(Protocol):
@@ -160,13 +165,37 @@ class RuleSuggester:
         return self._reads(host, tool) or (is_accepted and hints.get("idempotentHint") is True)
 
     def _reads(self, host: str, tool: str) -> bool:
-        digest = self._tool_watcher.definition_of(host, tool)
-        if digest is None or f"{host}/{tool}" in self._store.changed_tools:
-            return False
-        return traits_for(self._store.tools, host, tool, digest).effect == "reads"
+        is_listed = self._tool_watcher.definition_of(host, tool) is not None
+        return is_listed and self._approver.origins.traits_of(host, tool).effect == "reads"
 
 
 def _learned_from(decisions: Sequence[HistoryProposal]) -> list[HistoryProposal]:
     """All that people decided, however much rules decided since, and the latest of the rest."""
     older, latest = decisions[:-MAX_LATEST_DECISIONS], decisions[-MAX_LATEST_DECISIONS:]
     return [*(decision for decision in older if decision.lesson is not None), *latest]
+
+
+def ask_as_people_saw(
+    suggestion: Suggestion, history: Sequence[HistoryProposal], finding: FindingOf
+) -> Suggestion:
+    """The suggestion with `ask: when_untrusted`, if people approved only calls whose origins did not ask.
+
+    A rule must not approve what only a mail said because people approved what they had asked for themselves.
+    """
+    rule = suggestion.rule
+    if rule.decision != "approve" or rule.method != "tools/call" or rule.ask is not None:
+        return suggestion
+    approved = (
+        each for each in history if each.lesson == "approve" and rule.matches(each.case, each.case.at)
+    )
+    asked = {found["asks"] for each in approved if (found := finding(each.id)) is not None}
+    if asked != {False}:
+        return suggestion
+    id = f"{suggestion.id}-said"
+    words = suggestion.words + ASK_TEXT
+    if len(words) > MAX_SENTENCE:
+        words = describe_shortly(replace(rule, ask="when_untrusted"), {})
+    origin = replace(rule.origin, suggestion=id)
+    by_origin = replace(rule, ask="when_untrusted", origin=origin, words=words)
+    no_grant = why_no_grant(by_origin)
+    return replace(suggestion, id=id, rule=by_origin, words=words, grant=None, no_grant=no_grant)
