@@ -17,7 +17,7 @@ _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 
 def order_addresses(addresses: Iterable[str], shard: int) -> list[str]:
     """The addresses of gateways, the one that a shard's members go to first."""
-    return sorted(addresses, key=lambda address: _score(f"{shard} {normal_address(address)}"), reverse=True)
+    return sorted(addresses, key=lambda address: score(shard, normal_address(address)), reverse=True)
 
 
 def normal_address(address: str) -> str:
@@ -28,10 +28,10 @@ def normal_address(address: str) -> str:
     return f"{scheme}://{host}{parts.path.rstrip('/').removesuffix('/ws')}"
 
 
-def _score(text: str) -> int:
-    """FNV-1a, and the last mixing of MurmurHash3: addresses that differ in one character go apart."""
+def score(shard: int, name: str) -> int:
+    """Of one address or name: FNV-1a, and MurmurHash3's last mixing, so that similar ones go apart."""
     hash = 0x811C9DC5
-    for byte in text.encode():
+    for byte in f"{shard} {name}".encode():
         hash = (hash ^ byte) * 0x01000193 & _WORD
     hash = (hash ^ hash >> 16) * 0x85EBCA6B & _WORD
     hash = (hash ^ hash >> 13) * 0xC2B2AE35 & _WORD

@@ -38,9 +38,11 @@ from moot.gateway.cluster.nats.nats_connection import (
     snapshots_bucket,
     use_snapshots,
 )
+from moot.gateway.cluster.nats.served_exchange import ServedExchange, ServedShards
 from moot.gateway.cluster.nats.snapshot_store import SnapshotStore
 from moot.gateway.cluster.shard_service import ShardService
 from moot.gateway.cluster.shard_snapshots import ShardSnapshots
+from moot.gateway.cluster.shard_takeover import ShardTakeover
 from moot.gateway.cluster.shared_input import encode_shared_input
 from moot.gateway.hosting.input_order import Tell
 from moot.protocol.operation import Json
@@ -99,6 +101,8 @@ class ClusterNode:
         self.differing: dict[str, tuple[list[str], SpaceConfig]] = {}
         self.status = ClusterStatus(self)
         self._service: ShardService
+        self._exchange: ServedExchange
+        self._takeover: list[asyncio.Task[None]] = []
         # One shard begins or ends at a time, for operators.
         self._turn = asyncio.Lock()
         self._moving: list[asyncio.Task[bool]] = []
@@ -127,7 +131,14 @@ class ClusterNode:
         )
         self._service = ShardService(self, self._spaces, connection, snapshots)
         await self.frames.start(connection, self._tasks)
+        self._exchange = ServedExchange(
+            connection.client,
+            f"{config.name}.served",
+            lambda: ServedShards(self.name, frozenset(shard.index for shard in self.served)),
+        )
         await self._service.start(self.common)
+        # From here on others take it for one that lives, and wait for its word.
+        await self._exchange.start(self._tasks)
         started = (self._service.start(shard) for shard in self.shards[1:])
         for outcome in await asyncio.gather(*started, return_exceptions=True):
             if outcome is not None:
@@ -135,11 +146,14 @@ class ClusterNode:
         self.is_started = True
         # Without it this gateway would not know that it is cut off.
         self._tasks.start(self.common.log.guard(self._watch()))
+        takeover = ShardTakeover(self, self._exchange)
+        self._takeover = [asyncio.create_task(self.common.log.guard(takeover.run()))]
         # Only now: whoever answers serves.
         await self.status.start(connection)
 
     async def stop(self) -> None:
         """Write what members did last, say that we stop, and leave."""
+        await end_tasks(self._takeover)
         await end_tasks(self._moving)
         now = asyncio.get_running_loop().time()
         until = now if self.failed.done() else min(self.stop_by, now + _LAST_WRITES_SECONDS)
@@ -186,6 +200,7 @@ class ClusterNode:
                 await self._end(shard)
         log.info("shard served", extra={"shard": shard.index, "position": shard.log.position})
         self.on_served(shard)
+        self._exchange.note_change()
         return True
 
     async def _leave(self, shard: Shard) -> bool:
@@ -208,6 +223,7 @@ class ClusterNode:
         if shard.state != "not served":
             await self._service.stop(shard, asyncio.get_running_loop().time() + _LAST_WRITES_SECONDS)
         self.shards[shard.index] = self._new_shard(shard.index)
+        self._exchange.note_change()
 
     async def disconnect(self) -> None:
         """Leave NATS, after `stop`. One that does not answer is not waited for longer than a second."""

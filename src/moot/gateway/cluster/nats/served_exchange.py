@@ -1,0 +1,91 @@
+"""Which shards each gateway of a cluster serves: told by each every second and at each change, by core NATS.
+
+It orders nothing: who goes by it serves in vain at worst, and who serves is whoever is in a shard's log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS
+from moot.resilience.task_set import TaskSet
+
+log = logging.getLogger(__name__)
+
+_TELL_SECONDS: Final = 1.0
+# What was told before that is not known any more.
+_FRESH_SECONDS: Final = 3.0
+_MAX_GATEWAYS: Final = 256
+
+
+class ServedShards(msgspec.Struct, frozen=True):
+    """What one gateway tells."""
+
+    gateway: str
+    shards: frozenset[int]
+
+
+_decoder: Final = msgspec.json.Decoder(ServedShards)
+
+
+class ServedExchange:
+    """Tells the others what this gateway serves, and keeps what they tell."""
+
+    def __init__(self, client: Client, subject: str, own: Callable[[], ServedShards]) -> None:
+        self._client = client
+        self._subject = subject
+        self._own = own
+        self._told: dict[str, tuple[float, frozenset[int]]] = {}
+        self._is_changed = asyncio.Event()
+        self._changed_at = 0.0
+        # Set by what others tell, and at each change of our own.
+        self.news = asyncio.Event()
+
+    async def start(self, tasks: TaskSet) -> None:
+        await self._client.subscribe(self._subject, cb=self._take)
+        tasks.start(self._tell())
+
+    def note_change(self) -> None:
+        """What this gateway serves is different now."""
+        self._changed_at = time.monotonic()
+        self._is_changed.set()
+        self.news.set()
+
+    def served_by(self, gateway: str) -> frozenset[int] | None:
+        """The shards that a gateway serves; None if that is not known.
+
+        Whoever left a shard did so because another one serves it, which may have told that too early.
+        """
+        told_at, shards = self._told.get(gateway, (0.0, None))
+        return shards if told_at > max(self._changed_at, time.monotonic() - _FRESH_SECONDS) else None
+
+    async def _take(self, message: Msg) -> None:
+        try:
+            told = _decoder.decode(message.data)
+        except msgspec.MsgspecError:
+            log.warning("what a gateway serves cannot be read")
+            return
+        if told.gateway in self._told or len(self._told) < _MAX_GATEWAYS:
+            self._told[told.gateway] = time.monotonic(), told.shards
+        self.news.set()
+
+    async def _tell(self) -> None:
+        while True:
+            self._is_changed.clear()
+            if self._client.is_connected:
+                try:
+                    await self._client.publish(self._subject, msgspec.json.encode(self._own()))
+                except NATS_FAULTS as fault:
+                    log.debug("shards not told", extra={"fault": repr(fault)})
+            try:
+                await asyncio.wait_for(self._is_changed.wait(), _TELL_SECONDS)
+            except TimeoutError:
+                continue
