@@ -393,6 +393,16 @@ def test_a_template_that_cannot_be_read_is_said_with_its_place(template: str, me
         ("<text>", "<prose>", False),
         ("<2 digits>", "<1-3 digits>", True),
         ("<1-3 digits>", "<2 digits>", False),
+        ("docs/day-<2 digits>/<name>.md", "docs/<path>.md", True),
+        ("docs/secrets/<name>.md", "docs/<path>.md", False),
+        ("docs/main/<name>.md", "docs/<path>.md", True),
+        ("https://x.org/main/<name>", "https://x.org/<path>", False),
+        ("pass<name>", "<name>", False),
+        ("a/b/c/d/e/f/g/h/<name>.md", "<path>.md", False),
+        ("<text up to 900>", "<text up to 1000>", True),
+        ("<text up to 900>", "<text>", True),
+        ("<text>", "<text up to 900>", False),
+        ("<prose>", "<text up to 900>", False),
     ],
 )
 def test_a_template_is_narrower_only_if_that_can_be_shown(inner: str, outer: str, *, proved: bool) -> None:

@@ -1,26 +1,31 @@
 """Proves that a template matches no more than others do. What is not proved counts as wider.
 
-Templates are cut into runs (letters, digits, `-`, `_` and the slots among them) and the separators between
-them. No slot but `<path>`, `<prose>`, `<lines>` and `<text>` reaches across a separator, so runs are compared
-in turn.
+The narrow template is written as a text in which a sign of its own stands for each of its slots, and the wide
+one is matched with that. What each wide slot then holds has to be within it, whatever stands for the signs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Final
 
 from moot.values.kinds import ValuePattern
-from moot.values.templates import Slot, ValueTemplate
+from moot.values.templates import MAX_PROSE_CHARS, MAX_TEXT_CHARS, Slot, ValueTemplate
 from moot.values.word_lists import is_guarded, is_secret
 
 _MAX_VARIANTS: Final = 64
 _MAX_PATH_NAMES: Final = 8
-_RUN_SLOTS: Final = frozenset({"name", "digits", "hex", "uuid", "date"})
-
-Run = tuple[str | Slot, ...]
+_MAX_NAME_CHARS: Final = 64
+# Of private use, so that no template has them as text.
+_SIGNS: Final = "\ue000-\uf8ff"
+_SIGN: Final = re.compile(f"[{_SIGNS}]")
+_NAMES: Final = {
+    "name": f"[A-Za-z0-9_{_SIGNS}-]+",
+    "file": f"[A-Za-z0-9_{_SIGNS}-]+",
+    "path": f"[A-Za-z0-9_/{_SIGNS}-]+",
+}
 
 
 def is_within(inner: ValuePattern, outer: ValuePattern) -> bool:
@@ -46,92 +51,65 @@ def _variants(template: ValueTemplate) -> list[ValueTemplate]:
 
 
 def _template_within(narrow: ValueTemplate, wide: ValueTemplate) -> bool:
+    texts = "".join(part for part in (*narrow.parts, *wide.parts) if isinstance(part, str))
+    if _SIGN.search(texts):
+        return False
     if not narrow.slots:
-        return wide.matches("".join(part for part in narrow.parts if isinstance(part, str)))
-    return _runs_within(_runs(narrow), _runs(wide))
-
-
-def _runs(template: ValueTemplate) -> list[Run]:
-    """Runs and single separators, in order; adjacent pieces of a run stay together."""
-    runs: list[Run] = []
-    joined = False
-    for part in template.parts:
-        pieces: Sequence[str | Slot] = (
-            [part] if isinstance(part, Slot) else re.findall("[A-Za-z0-9_-]+|[^A-Za-z0-9_-]", part)
-        )
-        for piece in pieces:
-            in_run = isinstance(piece, Slot) or bool(re.fullmatch("[A-Za-z0-9_-]+", piece))
-            if in_run and joined:
-                runs[-1] = (*runs[-1], piece)
-            else:
-                runs.append((piece,))
-            joined = in_run
-    return runs
-
-
-def _runs_within(narrow: Sequence[Run], wide: Sequence[Run]) -> bool:
-    if not wide:
-        return not narrow
-    first = wide[0]
-    if len(first) == 1 and isinstance(first[0], Slot) and first[0].kind == "path":
-        return any(
-            _are_names(narrow[:count]) and _runs_within(narrow[count:], wide[1:])
-            for count in range(1, min(len(narrow), 2 * _MAX_PATH_NAMES - 1) + 1, 2)
-        )
-    return bool(narrow) and _run_within(narrow[0], first) and _runs_within(narrow[1:], wide[1:])
-
-
-def _are_names(runs: Sequence[Run]) -> bool:
-    """Whether these runs are names with slashes between them."""
-    if len(runs) == 1 and _slot_of(runs[0]) is not None and runs[0][0] == Slot("path"):
-        return True
-    return all(
-        (run == ("/",)) if at % 2 else _run_within(run, (Slot("file"),)) for at, run in enumerate(runs)
+        return wide.matches("".join(map(str, narrow.parts)))
+    signs = {chr(0xE000 + at): slot for at, slot in enumerate(narrow.slots)}
+    left = iter(signs)
+    text = "".join(part if isinstance(part, str) else next(left) for part in narrow.parts)
+    expressions = (
+        re.escape(part)
+        if isinstance(part, str)
+        else f"({_NAMES.get(part.kind, f'[{_SIGNS}]|{part.expression}')})"
+        for part in wide.parts
+    )
+    found = re.fullmatch("".join(expressions), text, re.ASCII)
+    # Below a host people look at more words than in a folder.
+    is_page = "://" in str(wide)
+    return found is not None and all(
+        _holds(slot, held, signs, is_page=is_page)
+        for slot, held in zip(wide.slots, found.groups(), strict=True)
     )
 
 
-def _slot_of(run: Run) -> Slot | None:
-    return run[0] if len(run) == 1 and isinstance(run[0], Slot) else None
-
-
-def _run_within(narrow: Run, wide: Run) -> bool:
-    if narrow == wide:
+def _holds(slot: Slot, held: str, signs: Mapping[str, Slot], *, is_page: bool) -> bool:
+    """Whether a slot admits this, whatever stands for the signs in it."""
+    if held in signs and (signs[held] == slot or _slot_within(signs[held], slot)):
         return True
-    literal = "".join(part for part in narrow if isinstance(part, str))
-    if not any(isinstance(part, Slot) for part in narrow):
-        return ValueTemplate(wide).matches(literal)
-    slot = _slot_of(wide)
-    if slot is not None and slot.kind in ("name", "file"):
-        return _is_name(narrow, is_secret if slot.kind == "file" else is_guarded)
-    if len(narrow) != len(wide):
-        return False
-    return all(_part_within(one, other) for one, other in zip(narrow, wide, strict=True))
+    if slot.kind not in _NAMES:
+        return not _SIGN.search(held) and slot.fits(held)
+    guards = is_guarded if slot.kind == "name" or (slot.kind == "path" and is_page) else is_secret
+    names = held.split("/")
+    return len(names) <= _MAX_PATH_NAMES and all(_is_name(name, signs, guards) for name in names)
 
 
-def _is_name(run: Run, guards: Callable[[str], bool]) -> bool:
-    """Whether whatever this run matches is a name that no guarded word is in."""
-    if any(isinstance(part, str) and guards(part) for part in run) or str(run[0]).startswith("-"):
-        return False
-    if run == (Slot("file"),):
-        return guards is is_secret
+def _is_name(name: str, signs: Mapping[str, Slot], guards: Callable[[str], bool]) -> bool:
+    """Whether it is a name without a guarded word, whatever stands for the signs in it."""
+    slots = [signs[sign] for sign in _SIGN.findall(name)]
+    if name in signs:
+        return slots[0].kind in ("name", "digits", "uuid", "date") or (
+            slots[0].kind == "file" and guards is is_secret
+        )
     # Letters next to a slot could become a guarded word together with it.
-    slots = [part for part in run if isinstance(part, Slot)]
-    if len(run) == 1:
-        return slots[0].kind in _RUN_SLOTS - {"hex"} and (slots[0].kind != "digits" or slots[0].high <= 18)
-    return all(slot.kind == "digits" for slot in slots) and sum(map(_longest, run)) <= 64
+    texts = _SIGN.split(name)
+    longest = sum(map(len, texts)) + sum(int(slot.high) for slot in slots)
+    return (
+        bool(name)
+        and not name.startswith("-")
+        and all(slot.kind == "digits" for slot in slots)
+        and not any(map(guards, texts))
+        and longest <= _MAX_NAME_CHARS
+    )
 
 
-def _longest(part: str | Slot) -> int:
-    return len(part) if isinstance(part, str) else int(part.high)
-
-
-def _part_within(one: str | Slot, other: str | Slot) -> bool:
-    if one == other:
-        return True
-    if isinstance(one, str) or isinstance(other, str):
-        return isinstance(one, str) and isinstance(other, Slot) and ValueTemplate((other,)).matches(one)
+def _slot_within(one: Slot, other: Slot) -> bool:
     if one.kind == other.kind and one.kind in ("digits", "range"):
         return other.low <= one.low and one.high <= other.high and (other.is_amount or not one.is_amount)
     if one.kind == "range" and other.kind == "digits" and not one.is_amount and one.low >= 0:
         return int(other.low) <= len(str(one.low)) and len(str(one.high)) <= int(other.high)
-    return (one.kind, other.kind) in (("prose", "lines"), ("prose", "text"), ("lines", "text"))
+    most = {"prose": MAX_PROSE_CHARS, "lines": MAX_PROSE_CHARS, "text": int(one.high) or MAX_TEXT_CHARS}
+    if other.kind == "text" and one.kind in most:
+        return most[one.kind] <= (int(other.high) or MAX_TEXT_CHARS)
+    return (one.kind, other.kind) == ("prose", "lines")

@@ -248,11 +248,6 @@ class Rule:
         """The pattern of a part: proposer, method, tool or arguments; None if any will do."""
         return self._nodes.get(part)
 
-    def argument(self, name: str) -> Node | None:
-        """The pattern of one argument; None if it has none."""
-        node = self._nodes.get("arguments")
-        return dict(node.literal).get(name) if isinstance(node, Fields) else None
-
     def unnamed_arguments(self, arguments: Mapping[str, Json]) -> Iterator[Path]:
         """The arguments that the rule does not name."""
         compared = {name: value for name, value in arguments.items() if name not in self.equals}
