@@ -31,6 +31,7 @@ from moot.participant import JoinedSpace, SeenProposal
 from moot.participant.connection.envelope_sender import CloseReason, SentEnvelope
 from moot.protocol.envelope import Envelope
 from moot.protocol.hidden_text import show_hidden
+from moot.protocol.latest_dict import LatestDict
 from moot.resilience.rate_limits import token_buckets
 from moot.resilience.restart_loop import Backoff
 from moot.resilience.task_set import TaskSet, end_tasks, wait_for_any
@@ -98,7 +99,7 @@ class ChatService:
         self._again: set[str] = set()
         # Proposals that are being approved, and chats that were written here.
         self._deciding: set[str] = set()
-        self._own_chats: dict[str, str] = {}
+        self._own_chats: LatestDict[str, str] = LatestDict(_MAX_OWN_CHATS)
         self._commenting = asyncio.Lock()
         self._rates = token_buckets(ACTS_PER_MINUTE / 60, ACTS_PER_MINUTE, max_keys=_MAX_KEYS)
         self._codes = token_buckets(CODES_PER_HOUR / 3_600, CODES_PER_HOUR, max_keys=_MAX_KEYS)
@@ -371,8 +372,6 @@ class ChatService:
         async with self._commenting:
             sent = await self._do(space.comment(seen, words[:_MAX_COMMENT_CHARS]))
             self._own_chats[sent.id] = act.room
-        while len(self._own_chats) > _MAX_OWN_CHATS:
-            del self._own_chats[next(iter(self._own_chats))]
 
     async def _do(self, sending: Awaitable[SentEnvelope]) -> SentEnvelope:
         """Send something as the person; what the gateway refuses is said."""

@@ -6,7 +6,6 @@ Lists that other members request are used as well.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from moot.operations.operation import ClientContext, short_id
 from moot.operations.trust_log import TrustLog
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.tui.completion import Candidate
 from moot.tui.proposal_lines import title_of
@@ -36,9 +36,9 @@ class KnownTools:
         self._space = space
         self._start_task = start_task
         self._on_change = on_change
-        self._tools: OrderedDict[str, dict[str, Json]] = OrderedDict()
+        self._tools: LatestDict[str, dict[str, Json]] = LatestDict(_MAX_MEMBERS)
         self._pending: set[str] = set()
-        self._requests: OrderedDict[str, None] = OrderedDict()
+        self._requests: LatestDict[str, None] = LatestDict(_MAX_REQUESTS)
 
     def tools_of(self, member: str) -> dict[str, Json]:
         """The tools of a member by name; requested if unknown, and `on_change` is called when they arrive."""
@@ -67,8 +67,6 @@ class KnownTools:
                 self._tools.pop(envelope.sender, None)
             elif method == "tools/list" and "params" not in envelope.payload:
                 self._requests[envelope.id] = None
-                while len(self._requests) > _MAX_REQUESTS:
-                    self._requests.popitem(last=False)
         elif envelope.kind == "mcp/response":
             result: Json = envelope.payload.get("result")
             tools = result.get("tools") if isinstance(result, dict) else None
@@ -86,8 +84,6 @@ class KnownTools:
             for tool in tools
             if isinstance(tool, dict) and isinstance(tool.get("name"), str)
         }
-        while len(self._tools) > _MAX_MEMBERS:
-            self._tools.popitem(last=False)
         self._on_change()
 
 

@@ -16,6 +16,7 @@ from typing import Final
 from moot.operations.envelope_view import clock
 from moot.operations.grant_scope import PATHS, TEXTS
 from moot.protocol.envelope import Envelope
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.tui.row_layout import Line
 
@@ -93,7 +94,7 @@ class KnownTexts:
     def __init__(self) -> None:
         self._texts: OrderedDict[tuple[str, str], KnownText] = OrderedDict()
         self._bytes = 0
-        self._requests: OrderedDict[str, tuple[str, str, str | None]] = OrderedDict()
+        self._requests: LatestDict[str, tuple[str, str, str | None]] = LatestDict(_MAX_REQUESTS)
 
     def get(self, host: str, path: str) -> KnownText | None:
         return self._texts.get((host, path))
@@ -118,8 +119,6 @@ class KnownTexts:
         if path is None or (whole is None and len(arguments) > 1):
             return
         self._requests[envelope.id] = (envelope.to[0], path, None if whole is None else arguments[whole[1]])
-        while len(self._requests) > _MAX_REQUESTS:
-            self._requests.popitem(last=False)
 
     def _observe_answer(self, request: tuple[str, str, str | None], envelope: Envelope) -> None:
         host, path, written = request

@@ -34,6 +34,7 @@ from moot.participant import JoinedSpace, SeenProposal
 from moot.participant.calls.outcome import Rejection
 from moot.participant.connection.whole_proposal import HISTORY_MARGIN_SECONDS
 from moot.protocol.envelope import Envelope
+from moot.protocol.latest_dict import LatestDict
 
 # An agent may end its reasoning a moment before or after its answer.
 SETTLE_SECONDS: Final = 0.3
@@ -54,7 +55,7 @@ class TaskTracker:
         self._space = space
         self._book = book
         self._settings = settings
-        self._seen: dict[str, None] = {}
+        self._seen: LatestDict[str, None] = LatestDict(_MAX_SEEN)
         self._reasoning: dict[str, ServedTask] = {}
         self._watched: set[str] = set()
         self._last = book.clock()
@@ -123,8 +124,6 @@ class TaskTracker:
         if envelope.id in self._seen:
             return
         self._seen[envelope.id] = None
-        if len(self._seen) > _MAX_SEEN:
-            del self._seen[next(iter(self._seen))]
         self._last = self._book.clock()
         match envelope.kind:
             case "reasoning/thought" | "reasoning/conclusion" | "reasoning/cancel":

@@ -32,6 +32,7 @@ from moot.agents.secret_filter import SecretFilter
 from moot.errors import MootError
 from moot.participant import CloseReason, IncomingRequest, JoinedSpace
 from moot.participant.serving.tools import RawResult
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
@@ -71,7 +72,7 @@ class AcpMember:
         self.refused = 0
         # While it is in a space.
         self.turns: TurnRunner | None = None
-        self._calls: dict[str, AgentToolCall] = {}
+        self._calls: LatestDict[str, AgentToolCall] = LatestDict(MAX_TOOL_CALLS)
         # Set when a call is over: it may have changed settings.
         self._call_over = asyncio.Event()
         self._commands: tuple[str, ...] = ()
@@ -244,8 +245,6 @@ class AcpMember:
         """The tool call of this id with the update in it; it is shown if that is news."""
         call = self._calls.get(id)
         if call is None:
-            while len(self._calls) > MAX_TOOL_CALLS:
-                del self._calls[next(iter(self._calls))]
             call = self._calls[id] = AgentToolCall(id)
             turns.relay.turn.calls += 1
         if call.merge(update):

@@ -24,6 +24,7 @@ from moot.operations.again import again_offer, payload_of, remember_call
 from moot.participant import JoinedSpace, SeenProposal
 from moot.participant.connection.envelope_writer import new_id
 from moot.protocol.envelope import Envelope
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.protocol.origin_report import AgainOffer
 from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
@@ -79,7 +80,7 @@ class EditorServer:
         # In the order in which the editor was asked.
         self._asked: dict[str, None] = {}
         # Proposals and requests that the session shows as tool calls → the id of the tool call.
-        self._calls: dict[str, str] = {}
+        self._calls: LatestDict[str, str] = LatestDict(MAX_OPEN_CALLS)
         self._slots = asyncio.Semaphore(MAX_REQUESTS)
         self._tasks = TaskSet("editor")
 
@@ -249,8 +250,6 @@ class EditorServer:
 
     def _note_call(self, id: str, call: str) -> None:
         self._calls[id] = call
-        if len(self._calls) > MAX_OPEN_CALLS:
-            del self._calls[next(iter(self._calls))]
 
     def _note(self, prompt: Prompt, envelope: Envelope) -> None:
         about = prompt.chat_id in envelope.correlation_id

@@ -34,6 +34,7 @@ from moot.errors import MootError
 from moot.participant import MissedMessages
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_KIND, OPINION_REASON, OPINION_RULE, Opinion
 from moot.trust.approver.rule_history import Prediction, RuleHistory
@@ -92,7 +93,7 @@ class Reviewer:
         self._stopped = folder / _STOPPED_NAME
         self._people: frozenset[str] = frozenset()
         self._slots = asyncio.Semaphore(MAX_ASKED)
-        self._looked: dict[str, None] = {}
+        self._looked: LatestDict[str, None] = LatestDict(MAX_REMEMBERED)
         self._waiting = 0
         self.failures = 0
         # Another model, or another guidance, begins anew.
@@ -151,8 +152,6 @@ class Reviewer:
 
     def _look_at(self, proposal: HistoryProposal) -> None:
         self._looked[proposal.id] = None
-        while len(self._looked) > MAX_REMEMBERED:
-            del self._looked[next(iter(self._looked))]
         if not self._is_open(proposal.id) or self._waiting >= MAX_WAITING:
             return
         self._waiting += 1

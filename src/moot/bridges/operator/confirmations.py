@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from moot.mcp.eras import JsonObject
 from moot.participant.decisions.seen_proposal import SeenProposal
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.origin_report import AgainOffer
 
 # How the person was asked: by a form with the exact call, or by the address of a page.
@@ -28,15 +29,12 @@ class Confirmations:
     def __init__(
         self, max_open: int, kept_seconds: float, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._max_open = max_open
         self._kept_seconds = kept_seconds
         self._clock = clock
-        self._open: dict[str, _Asked] = {}
+        self._open: LatestDict[str, _Asked] = LatestDict(max_open)
 
     def ask(self, seen: SeenProposal, *, is_form: bool) -> str:
         """The state of a new question; the oldest is forgotten where there are too many."""
-        while len(self._open) >= self._max_open:
-            del self._open[next(iter(self._open))]
         state = f"operator-{secrets.token_hex(16)}"
         question: Question = "form" if is_form else "page"
         self._open[state] = _Asked(seen.id, seen.fingerprint(), question, self._clock())

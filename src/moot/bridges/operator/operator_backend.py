@@ -50,6 +50,7 @@ from moot.operations.again import again_offer, payload_of, remember_call
 from moot.operations.call_text import describe_deciders, proposal_link, rule_appliers, who_can_approve
 from moot.participant import JoinedSpace
 from moot.participant.decisions.seen_proposal import SeenProposal
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.protocol.origin_report import AgainOffer
 from moot.protocol.patterns import overlaps, read_capability
@@ -107,7 +108,7 @@ class OperatorBackend(ToolsOnlyBackend):
         self._confirmations = Confirmations(MAX_CONFIRMATIONS, CONFIRMATION_SECONDS)
         # Approved here, and not answered yet.
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._answers: dict[str, str] = {}
+        self._answers: LatestDict[str, str] = LatestDict(MAX_CONFIRMATIONS)
         self.about = ServerDescription(
             {"name": "moot-operator", "title": f"Moot operator {space_name}".strip(), "version": __version__},
             f"You help {space.me}, a person, to decide what agents in the Moot space {space_name!r} may do. "
@@ -324,8 +325,6 @@ class OperatorBackend(ToolsOnlyBackend):
                     text += f"\n{await remember_call(self._space, payload_of(seen, offer))}"
                 except MootError as fault:
                     text += f"\n{one_line(str(fault))}"
-        while len(self._answers) >= MAX_CONFIRMATIONS:
-            del self._answers[next(iter(self._answers))]
         self._answers[seen.id] = text
 
     async def _wait_for_answer(self, seen: SeenProposal, running: asyncio.Task[None]) -> JsonObject:

@@ -40,6 +40,7 @@ from moot.mcp.downstream.http_access import HttpAccessDenied, HttpAccessPolicy
 from moot.mcp.downstream.response_streams import JSON_TYPE, Receive, Scope, Send, respond
 from moot.net.counted_address import network_of
 from moot.protocol import strict_json
+from moot.protocol.latest_dict import LatestDict
 from moot.resilience.rate_limits import token_buckets
 from moot.resilience.task_set import TaskSet, end_tasks
 
@@ -82,7 +83,7 @@ class PeopleServer:
         self._metadata_paths = metadata_paths(person.description)
         self.people: dict[PersonKey, PersonServer] = {}
         self._by_token: dict[str, PersonServer] = {}
-        self._refused: dict[str, tuple[float, GrantRefused]] = {}
+        self._refused: LatestDict[str, tuple[float, GrantRefused]] = LatestDict(_MAX_REFUSED)
         self._asked: dict[str, asyncio.Task[PersonGrant | GrantRefused]] = {}
         per_second = WRONG_TOKENS_PER_MINUTE / _SECONDS_PER_MINUTE
         burst = WRONG_TOKENS_PER_MINUTE
@@ -187,8 +188,6 @@ class PeopleServer:
         # The others still want it if this client goes away.
         found = await asyncio.shield(asked)
         if isinstance(found, GrantRefused) and found.status < 500:
-            while len(self._refused) >= _MAX_REFUSED:
-                del self._refused[next(iter(self._refused))]
             self._refused[hashed] = (now + REFUSAL_SECONDS, found)
         return found
 

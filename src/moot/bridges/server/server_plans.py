@@ -21,6 +21,7 @@ from moot.bridges.server.preview_run import PREVIEW_SECONDS, call_hash
 from moot.errors import McpError
 from moot.mcp.eras import JsonObject
 from moot.participant import IncomingRequest, JoinedSpace
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.protocol.preview_report import MAX_PLAN_LINES, MAX_TEXT_CHARS, PreviewReport
 from moot.protocol.rpc_codes import INVALID_PARAMS
@@ -64,7 +65,7 @@ class ServerPlans:
         """`tool_of`: the tool that plans another one, once they are known."""
         self._space, self._read, self._tool_of, self._wait_for_tools = space, read, tool_of, wait_for_tools
         # By proposal: None has been heard, and nothing told of it that binds.
-        self._told: dict[str, ServerPlan | None] = {}
+        self._told: LatestDict[str, ServerPlan | None] = LatestDict(MAX_HEARD)
 
     async def cover(self, payload: Mapping[str, Json]) -> bool:
         """Whether there is a tool that plans this call; raises McpError where the server does not answer."""
@@ -76,9 +77,8 @@ class ServerPlans:
 
     def note(self, id: str) -> None:
         """It was proposed while we were there."""
-        if len(self._told) >= MAX_HEARD:
-            self._told.pop(next(iter(self._told)))
-        self._told.setdefault(id, None)
+        if id not in self._told:
+            self._told[id] = None
 
     def told(self, id: str) -> ServerPlan | None:
         return self._told.get(id)

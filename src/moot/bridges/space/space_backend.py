@@ -45,6 +45,7 @@ from moot.participant.programs.offer_access import OfferAccess
 from moot.participant.programs.offer_discovery import OfferDiscovery
 from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
 from moot.protocol.rpc_codes import INVALID_PARAMS
@@ -118,7 +119,7 @@ class SpaceBackend:
         self._listeners: list[Callable[[Change], None]] = []
         self._resources = resources = MemberResources(space, self.offer_table)
         self.subscribe, self.unsubscribe = resources.subscribe, resources.unsubscribe
-        self._tasks: dict[str, str] = {}
+        self._tasks: LatestDict[str, str] = LatestDict(_MAX_TASKS)
         self._stack = AsyncExitStack()
         self.discovery = (
             OfferDiscovery(space, self.offer_table, self._on_lists_changed)
@@ -406,15 +407,10 @@ class SpaceBackend:
                     return await self.pending_calls.propose(owner, params, call, what)
                 raise NotAllowed("no such right", missing=("mcp/request", "mcp/proposal")) from None
             if result.get("resultType") == "task" and isinstance(result.get("taskId"), str):
-                self._remember_task(result["taskId"], owner)
+                self._tasks[result["taskId"]] = owner
             return result
         except MootError as fault:
             return failure_result(fault, method=method, what=what, host=owner)
-
-    def _remember_task(self, id: str, owner: str) -> None:
-        while len(self._tasks) >= _MAX_TASKS:
-            del self._tasks[next(iter(self._tasks))]
-        self._tasks[id] = owner
 
     async def _wait_for_gateway(self) -> None:
         """Wait a moment for the connection to come back; raises Unreachable."""

@@ -21,6 +21,7 @@ from moot.gateway.hosting.journaled_space import JournaledSpace
 from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.space_records import encode_record
 from moot.protocol.envelope import DialectName, Envelope
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.resilience.rate_limits import token_buckets
 from moot.space.config import Name, SessionId
@@ -62,7 +63,7 @@ class _MemberBudget:
         self.minute = self.hour = now
         self.records = 0
         self.bytes = 0
-        self.hashes: OrderedDict[bytes, int] = OrderedDict()
+        self.hashes: LatestDict[bytes, int] = LatestDict(_MAX_HASHES)
         self.codes: Counter[str] = Counter()
         self.counted_bytes = 0
         self.since = 0.0
@@ -137,8 +138,6 @@ class RefusalLog:
         if keeps:
             budget.bytes += size
             budget.hashes[digest] = number
-            if len(budget.hashes) > _MAX_HASHES:
-                budget.hashes.popitem(last=False)
         return number
 
     def flush(self) -> None:

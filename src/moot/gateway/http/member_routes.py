@@ -6,7 +6,6 @@ The ladder is the space's own; here its words become statuses.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from typing import Final
 
 import orjson
@@ -35,6 +34,7 @@ from moot.protocol import strict_json
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.dialects.translation import show_capabilities
 from moot.protocol.envelope import DialectName
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.space.acts.proposal_listing import ProposalReader, find_proposals, list_proposals
 from moot.space.config import Name
@@ -234,7 +234,7 @@ class _ReadLimiter:
     """
 
     def __init__(self) -> None:
-        self._limiters: OrderedDict[tuple[str, str], SendRateLimiter] = OrderedDict()
+        self._limiters: LatestDict[tuple[str, str], SendRateLimiter] = LatestDict(_MAX_KEYS)
 
     def check(self, host: SpaceHost, member: str) -> None:
         """Count a request; raises RateLimited if it comes too early after those before."""
@@ -248,11 +248,6 @@ class _ReadLimiter:
 
     def _limiter(self, host: SpaceHost, member: str) -> SendRateLimiter:
         key = host.name, member
-        limiter = self._limiters.get(key)
-        if limiter is None:
-            limiter = self._limiters[key] = SendRateLimiter()
-            if len(self._limiters) > _MAX_KEYS:
-                self._limiters.popitem(last=False)
-        else:
-            self._limiters.move_to_end(key)
+        # Put in anew: the one that was not used for longest is the first to go.
+        limiter = self._limiters[key] = self._limiters.get(key) or SendRateLimiter()
         return limiter

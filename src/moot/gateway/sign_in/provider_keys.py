@@ -20,6 +20,7 @@ from moot.config.gateway_config import is_loopback
 from moot.config.oidc_config import OidcConfig
 from moot.errors import MootError, Unreachable
 from moot.net.http_client import HttpClient
+from moot.protocol.latest_dict import LatestDict
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class ProviderKeys:
         self._looked_at = -float("inf")
         # When the last fetch began, or was asked for.
         self._tried_at = -float("inf")
-        self._unknown: dict[str | None, float] = {}
+        self._unknown: LatestDict[str | None, float] = LatestDict(_MAX_UNKNOWN)
         self._wanted = asyncio.Event()
         # Told the ids of keys that the provider has no more: whatever they signed is not believed any longer.
         self.on_withdrawn: OnWithdrawn | None = None
@@ -113,9 +114,6 @@ class ProviderKeys:
         return not is_missing
 
     def _look_for(self, key_id: str | None, now: float) -> None:
-        self._unknown.pop(key_id, None)
-        if len(self._unknown) >= _MAX_UNKNOWN:
-            del self._unknown[next(iter(self._unknown))]
         self._unknown[key_id] = self._looked_at = now
         self._wanted.set()
 

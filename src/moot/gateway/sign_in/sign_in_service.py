@@ -31,6 +31,7 @@ from moot.gateway.sign_in.token_keys import (
     without_session,
 )
 from moot.gateway.sign_in.token_verifier import AudienceOf, TokenVerifier, VerifiedToken, looks_like_jwt
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
 from moot.space.config import Name
@@ -67,7 +68,7 @@ class SignInService:
         # In a cluster: whether that is all spaces that there are.
         self.serves_all: Callable[[], bool] = lambda: True
         # By the hash of the token.
-        self._known: dict[str, VerifiedToken] = {}
+        self._known: LatestDict[str, VerifiedToken] = LatestDict(_MAX_KNOWN)
         # Signed with a key that the provider has taken back, and not yet ended everywhere.
         self._withdrawn: dict[str, VerifiedToken] = {}
         self._introspections = {
@@ -166,8 +167,6 @@ class SignInService:
         introspection = self._introspections.get(verified.provider.issuer)
         if introspection is not None:
             introspection.watch(token_hash, token, verified)
-        while len(self._known) >= _MAX_KNOWN:
-            del self._known[next(iter(self._known))]
         self._known[token_hash] = verified
 
     def map(

@@ -25,6 +25,7 @@ from moot.mcp.downstream.backend import Backend, BackendCall, PendingCall
 from moot.mcp.downstream.client_channel import TASKS
 from moot.mcp.downstream.rpc import MISSING_CAPABILITY
 from moot.mcp.eras import JsonObject, is_input_required
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_PARAMS
 
@@ -99,7 +100,7 @@ class McpTasks:
     def __init__(self, backend: Backend, spawn: Spawn) -> None:
         self._backend = backend
         self._spawn = spawn
-        self._tasks: dict[str, McpTask] = {}
+        self._tasks: LatestDict[str, McpTask] = LatestDict(MAX_TASKS)
 
     def create(self, pending: PendingCall) -> JsonObject:
         """The result of a call that continues as a task; a repeated call is the same task."""
@@ -107,8 +108,6 @@ class McpTasks:
         if task is None:
             task = McpTask(pending)
             task.follow(pending)
-            while len(self._tasks) >= MAX_TASKS:
-                del self._tasks[next(iter(self._tasks))]
             self._tasks[task.id] = task
         return {**self._status_fields(task, "working"), "resultType": "task"}
 

@@ -9,7 +9,7 @@ sender and reported.
 from __future__ import annotations
 
 import logging
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -20,6 +20,7 @@ from moot.participant.connection.payload_shapes import PayloadShapeError, check_
 from moot.protocol.agreement import check_agreement
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import MEMBERS_KINDS, is_reserved
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.protocol.payloads import GATEWAY, STREAM_GATEWAY
 
@@ -55,8 +56,7 @@ class ViolationLog:
         self.on_report: Callable[[ProtocolViolation], None] | None = None
         self.recent: deque[ProtocolViolation] = deque(maxlen=max_violations)
         self.total = 0
-        self._by_sender: OrderedDict[str, Counter[str]] = OrderedDict()
-        self._max_senders = max_senders
+        self._by_sender: LatestDict[str, Counter[str]] = LatestDict(max_senders)
 
     def count(self, sender: str) -> int:
         """How many messages of a sender were dropped."""
@@ -74,14 +74,8 @@ class ViolationLog:
         """Count a message that was dropped."""
         self.total += 1
         self.recent.append(violation)
-        faults = self._by_sender.get(violation.sender)
-        if faults is None:
-            if len(self._by_sender) >= self._max_senders:
-                # The one whose last violation is the oldest.
-                self._by_sender.popitem(last=False)
-            faults = self._by_sender[violation.sender] = Counter()
-        else:
-            self._by_sender.move_to_end(violation.sender)
+        # Put in anew: the one whose last violation is the oldest is the first to go.
+        faults = self._by_sender[violation.sender] = self._by_sender.get(violation.sender, Counter())
         faults[violation.fault] += 1
         log.debug(
             "dropped",

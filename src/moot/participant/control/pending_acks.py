@@ -12,6 +12,7 @@ from moot.errors import MootError
 from moot.participant.connection.envelope_sender import EnvelopeSender, SentEnvelope
 from moot.participant.connection.pending_replies import PendingReplies
 from moot.protocol.envelope import Envelope
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
@@ -23,6 +24,8 @@ _ANSWER_KINDS: Final[Mapping[str, str]] = {
     "space/invite": "space/invite-ack",
 }
 _ANY: Final = "any"
+# Revocations of ours whose answer may still tell what remains.
+_MAX_REVOCATIONS: Final = 64
 
 
 class Revocation(msgspec.Struct):
@@ -38,7 +41,7 @@ class PendingAcks:
 
     def __init__(self) -> None:
         self._replies: PendingReplies[Envelope] = PendingReplies()
-        self._revocations: dict[str, Revocation] = {}
+        self._revocations: LatestDict[str, Revocation] = LatestDict(_MAX_REVOCATIONS)
         # Rights that were given to us and that we have not acknowledged yet.
         self._grants: list[Envelope] = []
 
@@ -79,8 +82,6 @@ class PendingAcks:
         self._replies.fail_all(fault)
 
     def add_revocation(self, revocation: Revocation) -> None:
-        if len(self._revocations) >= 64:
-            del self._revocations[next(iter(self._revocations))]
         self._revocations[revocation.id] = revocation
 
     def note_remaining(self, id: str, details: Mapping[str, Json]) -> bool:

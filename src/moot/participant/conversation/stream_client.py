@@ -26,6 +26,7 @@ from moot.participant.conversation.stream_handle import (
 )
 from moot.protocol.envelope import Envelope
 from moot.protocol.frames import Frame
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json, Payload
 from moot.protocol.payloads import GATEWAY, STREAM_GATEWAY
 
@@ -47,7 +48,7 @@ class StreamClient:
         self._listed: set[str] | None = None
         self._readers: dict[str, UnreadChunks] = {}
         self._unread = 0
-        self._requested: dict[str, Payload] = {}
+        self._requested: LatestDict[str, Payload] = LatestDict(contexts.MAX_CONTEXTS)
         # Requests of ours that nobody waits for any more.
         self._unwanted: set[str] = set()
         self._handles: dict[str, StreamHandle] = {}
@@ -213,8 +214,6 @@ class StreamClient:
 
     def handle_request(self, envelope: Envelope) -> None:
         """Somebody's `stream/request`: its fields are not repeated when the stream opens."""
-        if len(self._requested) >= contexts.MAX_CONTEXTS:
-            del self._requested[next(iter(self._requested))]
         self._requested[envelope.id] = envelope.payload
 
     def handle_open(self, envelope: Envelope) -> None:

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from moot.errors import MootError, TimedOut
 from moot.participant.connection.envelope_sender import EnvelopeSender
 from moot.protocol.envelope import Envelope
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 
 PLAN_KIND: Final = "moot/plan"
@@ -82,7 +83,7 @@ class PlanClient:
 
     def __init__(self, sender: EnvelopeSender) -> None:
         self._sender = sender
-        self.plans: dict[str, LaidOutPlan] = {}
+        self.plans: LatestDict[str, LaidOutPlan] = LatestDict(MAX_FOLLOWED)
 
     async def lay_out(
         self, task: str, lines: Sequence[Mapping[str, Json]], hours: float | None, member: str | None
@@ -93,8 +94,6 @@ class PlanClient:
         sent = self._sender.send(PLAN_KIND, payload)
         # Before its echo is here: an approver may answer at once.
         plan = self.plans[sent.id] = LaidOutPlan(sent.id, self._sender)
-        while len(self.plans) > MAX_FOLLOWED:
-            del self.plans[next(iter(self.plans))]
         await self._sender.wait_for_echo(sent)
         return plan
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from moot.protocol.envelope import Envelope
 from moot.protocol.fingerprint import fingerprint
+from moot.protocol.latest_dict import LatestDict
 
 MAX_UNREAD: Final = 1_024
 # A quarter of what a list of proposals may hold.
@@ -25,7 +26,7 @@ class UnreadProposals:
         # The connection was lost meanwhile: what is open may have changed without us.
         self.is_uncertain = False
         # Members that left meanwhile, the latest last.
-        self.left: dict[str, None] = {}
+        self.left: LatestDict[str, None] = LatestDict(MAX_UNREAD)
         self.proposals: dict[str, Envelope] = {}
         self._bytes = 0
 
@@ -43,8 +44,6 @@ class UnreadProposals:
     def note_left(self, member: str) -> None:
         if self.proposals:
             self.left[member] = None
-            while len(self.left) > MAX_UNREAD:
-                del self.left[next(iter(self.left))]
 
     def are_repeated_by(self, request: Envelope) -> bool:
         """Whether a request is the very call of each proposal that it names, as far as they are here."""

@@ -19,6 +19,7 @@ from moot.participant.connection.whole_proposal import HISTORY_MARGIN_SECONDS
 from moot.participant.conversation.chat import mentions
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
+from moot.protocol.latest_dict import LatestDict
 from moot.resilience.rate_limits import sliding_windows
 
 log = logging.getLogger(__name__)
@@ -42,9 +43,9 @@ class ChatIntake:
         self._space = space
         self._take = take
         self._answers = answers
-        self._seen_ids: dict[str, None] = {}
+        self._seen_ids: LatestDict[str, None] = LatestDict(_MAX_SEEN_CHATS)
         # Apart: whoever cancels much must not make us forget what we have answered.
-        self._cancelled_ids: dict[str, None] = {}
+        self._cancelled_ids: LatestDict[str, None] = LatestDict(_MAX_SEEN_CHATS)
         # When the last chat was sent, for those that come while we are away.
         self._last_ts = ""
 
@@ -59,7 +60,7 @@ class ChatIntake:
         if chat.id in self._seen_ids or chat.id in self._cancelled_ids:
             return
         self._last_ts = chat.ts
-        _remember(self._seen_ids, chat.id)
+        self._seen_ids[chat.id] = None
         if self._is_for_us(chat):
             await self._take(chat)
 
@@ -89,7 +90,7 @@ class ChatIntake:
     def note_cancelled(self, cancel: Envelope) -> None:
         """What is cancelled before its turn to be handled came needs no answer (MEW 3.4.2)."""
         for id in cancel.correlation_id:
-            _remember(self._cancelled_ids, id)
+            self._cancelled_ids[id] = None
 
     def _is_for_us(self, chat: Envelope) -> bool:
         return is_named(self._space, chat) or (self._answers == "all" and not chat.to and _has_text(chat))
@@ -203,7 +204,7 @@ class DecisionRemarks:
     """Chats about a rejection or a proposal: they explain a decision, and are no question (MEW 3.3.3)."""
 
     def __init__(self) -> None:
-        self._rejection_ids: dict[str, None] = {}
+        self._rejection_ids: LatestDict[str, None] = LatestDict(_MAX_REJECTIONS)
         self._chats: list[Envelope] = []
 
     def __len__(self) -> int:
@@ -211,8 +212,6 @@ class DecisionRemarks:
 
     def note_rejection(self, envelope: Envelope) -> None:
         """A chat that refers to it is a remark."""
-        while len(self._rejection_ids) >= _MAX_REJECTIONS:
-            del self._rejection_ids[next(iter(self._rejection_ids))]
         self._rejection_ids[envelope.id] = None
 
     def is_remark(self, space: JoinedSpace, chat: Envelope) -> bool:
@@ -227,10 +226,3 @@ class DecisionRemarks:
         """The remarks since the last time."""
         taken, self._chats = self._chats, []
         return taken
-
-
-def _remember(ids: dict[str, None], id: str) -> None:
-    """Keep an id; the oldest goes when there are too many."""
-    ids[id] = None
-    while len(ids) > _MAX_SEEN_CHATS:
-        del ids[next(iter(ids))]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -26,6 +25,7 @@ from moot.participant.connection.roster import PresenceEvent
 from moot.participant.joined_space import JoinedSpace
 from moot.participant.space_calls import LIST_METHODS
 from moot.protocol.envelope import Envelope
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class OfferDiscovery:
         self._space = space
         self._offers = offers
         self._changed = changed
-        self._observed: OrderedDict[str, _ListRequest] = OrderedDict()
+        self._observed: LatestDict[str, _ListRequest] = LatestDict(_MAX_OBSERVED)
         self._requesting: dict[tuple[str, OfferKind], asyncio.Task[None]] = {}
         self._again: set[tuple[str, OfferKind]] = set()
         # Lists that their members announced as changed: passed on, even if nothing changed here.
@@ -326,8 +326,6 @@ class OfferDiscovery:
             params: Json = envelope.payload.get("params")
             more = isinstance(params, dict) and params.get("cursor") is not None
             self._observed[envelope.id] = _ListRequest(LISTS[method], more)
-            while len(self._observed) > _MAX_OBSERVED:
-                self._observed.popitem(last=False)
 
     def _handle_response(self, envelope: Envelope) -> None:
         result: Json = envelope.payload.get("result")

@@ -18,6 +18,7 @@ from hashlib import sha256
 from typing import Final, Self
 
 from moot.errors import MootError, UsageError
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.xprotocol.events.events import DEFAULT_TTL_SECONDS, SKEW_SECONDS
 
@@ -46,8 +47,7 @@ class SubscriptionMemory:
     """Hashes of received events; beyond the limit the oldest are dropped."""
 
     def __init__(self, max_events: int) -> None:
-        self._max_events = max_events
-        self._digests: dict[bytes, None] = {}
+        self._digests: LatestDict[bytes, None] = LatestDict(max_events)
 
     def is_new(self, raw: bytes) -> bool:
         """Whether these bytes come for the first time; remembers them."""
@@ -55,8 +55,6 @@ class SubscriptionMemory:
         if digest in self._digests:
             return False
         self._digests[digest] = None
-        if len(self._digests) > self._max_events:
-            del self._digests[next(iter(self._digests))]
         return True
 
 

@@ -21,6 +21,7 @@ from typing import Final, Literal
 
 from moot import __version__
 from moot.errors import MootError, UsageError
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
 from moot.resilience.atomic_file import write_atomically
@@ -77,8 +78,7 @@ class GrammarCache:
     """`compile_grammar`, cached by schema. May be called from a thread."""
 
     def __init__(self, max_grammars: int = MAX_GRAMMARS) -> None:
-        self._max_grammars = max_grammars
-        self._grammars: dict[bytes, CompiledGrammar] = {}
+        self._grammars: LatestDict[bytes, CompiledGrammar] = LatestDict(max_grammars)
         self.compiled = 0
 
     def __call__(self, schema: Json) -> CompiledGrammar:
@@ -88,8 +88,6 @@ class GrammarCache:
         if found is None:
             self.compiled += 1
             found = compile_grammar(schema)
-            if len(self._grammars) >= self._max_grammars:
-                del self._grammars[next(iter(self._grammars))]
             self._grammars[digest] = found
         return found
 

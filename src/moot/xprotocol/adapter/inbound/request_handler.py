@@ -16,7 +16,7 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -27,6 +27,7 @@ from moot.errors import (
     MalformedEvent,
     SenderTooFast,
 )
+from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.resilience.rate_limits import RateLimits, sliding_windows
 from moot.resilience.task_set import TaskSet
@@ -75,23 +76,6 @@ _STARTING_SECONDS: Final = 5.0
 _REVOKED: Final = "the key of this endpoint has been revoked: ask its owner for the new one"
 
 
-class LatestKeys:
-    """So many keys, the latest; the one that was not seen for longest is forgotten first."""
-
-    def __init__(self, max_keys: int) -> None:
-        self._max_keys = max_keys
-        self._keys: OrderedDict[str, None] = OrderedDict()
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._keys
-
-    def add(self, key: str) -> None:
-        self._keys[key] = None
-        self._keys.move_to_end(key)
-        if len(self._keys) > self._max_keys:
-            self._keys.popitem(last=False)
-
-
 class RequestHandler:
     """Handles requests from relays. `access` may be replaced at any time."""
 
@@ -128,7 +112,7 @@ class RequestHandler:
         # Proofs by event id, from the check until the request's task starts.
         self._proofs: dict[str, Sequence[Json]] = {}
         # Senders whose proofs granted something, the latest last.
-        self._proven_senders = LatestKeys(MAX_SENDERS)
+        self._proven_senders: LatestDict[str, None] = LatestDict(MAX_SENDERS)
         self._is_stopping = False
         # Requests that waited at a relay, and those of them that run; `_is_late` while one is looked at.
         self._backlog = Backlog(self._receive_late, self._has_room_for_late)
@@ -399,7 +383,7 @@ class RequestHandler:
         if proofs and (route is None or route.target == "subscribe"):
             self._proofs[event.id] = proofs
         if proofs and capability is not None:
-            self._proven_senders.add(event.sender)
+            self._proven_senders[event.sender] = None
         return caller
 
     # The end
