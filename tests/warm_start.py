@@ -137,12 +137,12 @@ async def start_moot(
     shim = environ.get("LD_PRELOAD") if "FAULT_SHIM" in environ else None
     own -= {"LD_PRELOAD"} if shim else set()
     if own or sys.platform != "linux":
-        module = MODULES[program]
+        module = [MODULES[program]]
         if constants:
-            module = "tests.gateway.moot_with_constants"
+            module.insert(0, "tests.gateway.moot_with_constants")
             environ = {**environ, "TRIED_CONSTANTS": json.dumps(constants), "PYTHONPATH": str(_ROOT)}
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module, *arguments),
+            *(sys.executable, "-m", *module, *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,

@@ -20,6 +20,8 @@ class LossyProxy:
         self.gateway_port = gateway_port
         self.port = 0
         self.asked: Counter[str] = Counter()
+        # Answers that somebody waits for, and that will never come.
+        self.withheld = 0
         self._loss = loss
         # Of which paths, by how they end.
         self._kinds = kinds
@@ -37,8 +39,12 @@ class LossyProxy:
             self.asked[path] += 1
             is_lost = self.asked[path] == 1 and path.endswith(self._kinds)
             if is_lost and self._loss == "silent":
-                # Until the browser gives it up.
-                await reader.read()
+                self.withheld += 1
+                try:
+                    # Until the browser gives it up.
+                    await reader.read()
+                finally:
+                    self.withheld -= 1
                 return
             if is_lost and self._loss == "cut":
                 return

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.console.conftest import NewPage, Watched, sign_in
 from tests.console.gateway_and_members import Loop, Running
-from tests.console.lossy_proxy import Loss, lossy_proxy
+from tests.console.lossy_proxy import Loss, LossyProxy, lossy_proxy
 from tests.waiting import HANG_SECONDS
 
 # All of a page but the page itself.
@@ -21,6 +21,39 @@ new MutationObserver(() => {
     sessionStorage.setItem("said", (sessionStorage.getItem("said") ?? "") + text);
 }).observe(document, { subtree: true, childList: true, characterData: true });
 """
+# A page gives an answer up after ten seconds of silence. Here as soon as it waits for one that will never
+# come, and all others as late as ever: however busy the machine is, nothing is given up that only takes long.
+GIVE_UP_SOON = """
+const start = setTimeout, stop = clearTimeout, looks = new Map();
+globalThis.setTimeout = (call, delay, ...given) => {
+    if (!(delay >= 10_000)) return start(call, delay, ...given);
+    const end = () => looks.delete(timer) && (stop(timer), call(...given));
+    const timer = start(end, delay);
+    const look = async () => {
+        if (await isWithheld()) end();
+        else if (looks.has(timer)) looks.set(timer, start(look, 200));
+    };
+    looks.set(timer, start(look, 200));
+    return timer;
+};
+globalThis.clearTimeout = (timer) => {
+    stop(looks.get(timer));
+    looks.delete(timer);
+    stop(timer);
+};
+AbortSignal.timeout = (delay) => {
+    const given = new AbortController();
+    setTimeout(() => given.abort(new DOMException("", "TimeoutError")), delay);
+    return given.signal;
+};
+"""
+
+
+def page_behind(proxy: LossyProxy, watched: Watched) -> Page:
+    page = watched.page()
+    page.expose_function("isWithheld", lambda: proxy.withheld > 0)
+    page.add_init_script(KEEP_WORDS + GIVE_UP_SOON)
+    return page
 
 
 @pytest.mark.parametrize(
@@ -38,8 +71,7 @@ def test_a_page_whose_first_answers_are_lost_comes_up(
 ) -> None:
     """Scripts and styles are lost once: cut off, cut in the middle, or never answered."""
     with lossy_proxy(loop, gateway.port, loss, *of) as proxy:
-        page = watched.page()
-        page.add_init_script(KEEP_WORDS)
+        page = page_behind(proxy, watched)
         page.goto(proxy.url, wait_until="commit")
         expect(page.get_by_label("Token", exact=True)).to_be_visible()
         assert SAYS in page.evaluate("sessionStorage.getItem('said')")
@@ -55,7 +87,7 @@ def test_a_lost_answer_to_a_sign_in_that_was_kept_is_asked_for_again(
     gateway: Running, loop: Loop, watched: Watched, loss: Loss
 ) -> None:
     with lossy_proxy(loop, gateway.port, loss, "/spaces", "/oidc") as proxy:
-        page = watched.page()
+        page = page_behind(proxy, watched)
         page.goto(f"{proxy.url}/manifest.webmanifest")
         token = gateway.token("human")
         page.evaluate("(token) => sessionStorage.setItem('moot.tokens', JSON.stringify([token]))", token)

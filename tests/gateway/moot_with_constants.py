@@ -1,4 +1,4 @@
-"""`python -m tests.gateway.moot_with_constants` is the `moot` command with other constants.
+"""`python -m tests.gateway.moot_with_constants MODULE` is a program of ours with other constants.
 
 TRIED_CONSTANTS has them: the path of each as JSON, with its value.
 """
@@ -15,6 +15,5 @@ if __name__ == "__main__":
         module, _, name = path.rpartition(".")
         setattr(importlib.import_module(module), name, value)
 
-    from moot.cli import main
-
-    sys.exit(main())
+    program = importlib.import_module(sys.argv.pop(1))
+    sys.exit(program.main())

@@ -110,11 +110,12 @@ async def started(
     process: asyncio.subprocess.Process | WarmProcess
     with errors.open("wb") as handle:
         if before or module != "moot.cli":
+            modules = [module]
             if constants:
-                module = "tests.gateway.moot_with_constants"
+                modules.insert(0, "tests.gateway.moot_with_constants")
                 variables |= {"TRIED_CONSTANTS": json.dumps(constants), "PYTHONPATH": str(_ROOT)}
             process = await asyncio.create_subprocess_exec(
-                *(*before, sys.executable, "-m", module, *words),
+                *(*before, sys.executable, "-m", *modules, *words),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=handle,

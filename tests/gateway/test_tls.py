@@ -191,7 +191,9 @@ async def test_with_client_ca_only_holders_of_a_certificate_connect(tmp_path: Pa
             await health(strangers.issue("thief"))
 
 
-async def test_whoever_connects_and_never_shakes_hands_is_counted_and_dropped(tmp_path: Path) -> None:
+async def test_whoever_connects_and_never_shakes_hands_is_counted_and_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The loop's own TLS would count such connections only after the handshake."""
     authority = Authority(tmp_path, "ca")
     certificate, key = pair(tmp_path, authority)
@@ -199,7 +201,6 @@ async def test_whoever_connects_and_never_shakes_hands_is_counted_and_dropped(tm
         {"lab": space_settings(participants(alice=["*"]))},
         tls={"certificate": str(certificate), "key": str(key)},
         max_connections_per_address=3,
-        header_seconds=0.5,
     )
     gateway = Gateway(load(write_config(tmp_path, settings), environ={}))
     await gateway.start()
@@ -212,16 +213,18 @@ async def test_whoever_connects_and_never_shakes_hands_is_counted_and_dropped(tm
                 assert (await asked.read()).startswith(b"HTTP/1.1 400 ")
             writer.close()
             await until(lambda: "\nmoot_connections 0" in gateway.measures.registry.exposition())
-        silent = [await asyncio.open_connection("127.0.0.1", gateway.port) for _ in range(3)]
-        async with bounded():
-            more, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
-            # The fourth is not read from at all.
-            with pytest.raises(ConnectionError):
-                raise ConnectionError if not await more.read() else AssertionError
-            writer.close()
-            for reader, each in silent:
-                assert await reader.read() == b""
-                each.close()
+        with monkeypatch.context() as only_these:
+            only_these.setattr("moot.net.http_protocol.HEADER_SECONDS", 1.0)
+            silent = [await asyncio.open_connection("127.0.0.1", gateway.port) for _ in range(3)]
+            async with bounded():
+                more, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+                # The fourth is not read from at all.
+                with pytest.raises(ConnectionError):
+                    raise ConnectionError if not await more.read() else AssertionError
+                writer.close()
+                for reader, each in silent:
+                    assert await reader.read() == b""
+                    each.close()
         async with bounded():
             assert await asyncio.to_thread(served_certificate, gateway.port, tmp_path)
     finally:

@@ -20,6 +20,7 @@ import yaml
 
 from mcp import Client, StdioServerParameters
 from moot.cli.devserver import main
+from moot.protocol.operation import Json
 from tests.waiting import HANG_SECONDS, bounded, until, until_told
 from tests.warm_start import WarmProcess, start_moot, warm_programs
 from tests.xprotocol.adapter.adapter_environment import SERVER, NotesServer, notes_server
@@ -64,7 +65,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def devserver(tmp_path: Path, *words: str) -> AsyncIterator[Running]:
+async def devserver(tmp_path: Path, *words: str, **constants: Json) -> AsyncIterator[Running]:
+    """`constants` are those of the adapter."""
     with (tmp_path / "devserver.log").open("wb") as log:
         process = await start_moot(
             *FREE_PORTS,
@@ -73,6 +75,7 @@ async def devserver(tmp_path: Path, *words: str) -> AsyncIterator[Running]:
             environ=environment(tmp_path),
             cwd=tmp_path,
             stderr=log,
+            constants={f"moot.xprotocol.adapter.adapter.{name}": each for name, each in constants.items()},
         )
     running = Running(process)
     reading = asyncio.create_task(running.read())
@@ -217,12 +220,14 @@ async def test_a_proxy_alone_starts_what_ran_last(tmp_path: Path) -> None:
 
 async def test_a_server_that_is_late_is_told_of_when_it_is_there(tmp_path: Path) -> None:
     server = notes_server(tmp_path)
-    slow = tmp_path / "slow.sh"
-    slow.write_text(f"#!/bin/sh\nsleep 13\nexec {sys.executable} {SERVER} {server.folder}\n")
+    slow, go = tmp_path / "slow.sh", tmp_path / "go"
+    wait = f"until [ -e {go} ]; do sleep 0.1; done"
+    slow.write_text(f"#!/bin/sh\n{wait}\nexec {sys.executable} {SERVER} {server.folder}\n")
     slow.chmod(0o755)
     words = ["--mcp-command", str(slow), "--namespace", server.namespace]
-    async with devserver(tmp_path, *words) as running:
+    async with devserver(tmp_path, *words, _FIRST_REFRESH_SECONDS=0.5) as running:
         await running.line(r"^… Wrapped MCP server: com\.acme\.desk is still starting$")
+        go.touch()
         await running.line(r"^✓ Wrapped MCP server: com\.acme\.desk \(12 tools\)$")
 
 

@@ -16,6 +16,7 @@ from moot.errors import McpError
 from moot.mcp.downstream.backend import BackendCall
 from moot.protocol.operation import Json
 from moot.xprotocol.adapter.adapter import Adapter
+from moot.xprotocol.endpoint.relay_client import RelayClient
 from moot.xprotocol.event_store.event_query import EventQuery
 from moot.xprotocol.events.delegation import delegate
 from moot.xprotocol.events.events import REVOKE
@@ -148,11 +149,19 @@ async def test_a_revocation_that_nobody_obeys_is_no_success_and_says_who(
             await until(lambda: acme.is_own_key_revoked)
 
 
-async def test_every_relay_is_told_and_one_that_is_away_is_named(tmp_path: Path, shell: Shell) -> None:
+async def test_every_relay_is_told_and_one_that_is_away_is_named(
+    tmp_path: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = Identity.generate()
     keyfile.create(tmp_path / "own.key", key)
+    away = "ws://127.0.0.1:1"
+    wait_connected = RelayClient.wait_connected
+
+    async def give_away_up_soon(client: RelayClient, seconds: float) -> str:
+        return await wait_connected(client, 0.1 if client.urls == (away,) else seconds)
+
+    monkeypatch.setattr(RelayClient, "wait_connected", give_away_up_soon)
     async with relay_in(tmp_path / "one") as one, relay_in(tmp_path / "two") as two:
-        away = "ws://127.0.0.1:1"
         config = tmp_path / "relays.yml"
         urls = [one.url, away, two.url]
         config.write_text(json.dumps({"identity": {"key_file": "own.key"}, "relay": {"urls": urls}}))
