@@ -29,12 +29,9 @@ from moot.config.mcp_reader import read_mcp
 from moot.config.notification_reader import notification_notes
 from moot.config.oidc_reader import read_oidc
 from moot.config.participant_reader import (
-    ParticipantSection,
     ReadContext,
+    SpaceParticipants,
     read_mcp_server,
-    read_participant,
-    read_participants,
-    serve_once,
 )
 from moot.config.profiles import BUILT_IN, read_profiles, rights_of
 from moot.config.section_reader import (
@@ -103,9 +100,7 @@ _SERVER_KEYS: Final = frozenset(McpServerConfig.__struct_fields__)
 _ABOUT_KEYS: Final = frozenset({"capabilities", "exclusive", "notation", "profile", "token_env", "tokens"})
 
 
-def read_servers(
-    value: Json, path: str, reading: ReadContext, *, folder: Path, found: ParticipantSection
-) -> None:
+def read_servers(value: Json, path: str, found: SpaceParticipants) -> None:
     """Add every server to `found`: to the participant of its name, or as one with `SERVER_RIGHTS`."""
     mistakes = MistakeList()
     for name, settings in optional(value, path).items():
@@ -113,21 +108,22 @@ def read_servers(
         with mistakes.catching():
             known = name in found.configs
             keys = _SERVER_KEYS | {"auto_start"} | (frozenset() if known else _ABOUT_KEYS)
-            section = reading.known(mapping(settings, place), keys, place)
-            server = read_mcp_server({k: v for k, v in section.items() if k in _SERVER_KEYS}, place, reading)
+            section = found.reading.known(mapping(settings, place), keys, place)
+            settings = {key: value for key, value in section.items() if key in _SERVER_KEYS}
+            server = read_mcp_server(settings, place, found.reading)
             if not known:
                 about = {key: value for key, value in section.items() if key in _ABOUT_KEYS}
                 box = server.box if isinstance(server.box, BoxConfig) else None
                 rights = SERVER_RIGHTS if box is None else _BOXED_RIGHTS
                 if server.plans or (box is not None and box.preview):
                     rights = (*rights, *_PREVIEW_RIGHTS)
-                read_participant(name, about, place, reading, folder=folder, defaults=rights, found=found)
+                found.read(name, about, place, rights)
             member = found.members.get(name, MemberConfig())
             if member.mcp_server is not None or member.command is not None:
                 raise UsageError(f"{place}: the participant of that name says itself how it is started")
             starts = checked(section.get("auto_start", True), bool, "true or false", f"{place}.auto_start")
             found.members[name] = msgspec.structs.replace(member, mcp_server=server, auto_start=starts)
-            serve_once(name, reading, found)
+            found.serve_once(name)
     mistakes.check()
 
 
@@ -362,13 +358,13 @@ def _read_space(name: str, entries: Entries, path: str, reading: ReadContext, fo
         value, place = entries.get("defaults", (None, at(path, "defaults")))
         section = reading.known(optional(value, place), _RIGHTS_KEYS, place)
         defaults = rights_of(section, place, reading.profiles, strings=reading.strings) or ()
-    found = ParticipantSection()
+    found = SpaceParticipants(reading, folder)
     with mistakes.catching():
         value, place = entries.get("participants", (None, at(path, "participants")))
-        read_participants(value, place, reading, folder=folder, defaults=defaults, found=found)
+        found.read_all(value, place, defaults)
     with mistakes.catching():
         value, place = entries.get("mcp_servers", (None, at(path, "mcp_servers")))
-        read_servers(value, place, reading, folder=folder, found=found)
+        read_servers(value, place, found)
     mistakes.check()
     journal = read_space_journal(*entries.get("journal", ({}, "")))
     return SpaceSettings(

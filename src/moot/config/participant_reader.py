@@ -74,9 +74,12 @@ class ReadContext(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class ParticipantSection(msgspec.Struct):
-    """What a `participants:` section gives."""
+class SpaceParticipants(msgspec.Struct):
+    """The participants of a space, as far as its sections were read."""
 
+    reading: ReadContext
+    # Of generated tokens, relative to the data folder.
+    folder: Path
     configs: dict[str, ParticipantConfig] = msgspec.field(default_factory=dict)
     tokens: dict[str, TokenGrant] = msgspec.field(default_factory=dict)
     token_files: dict[str, Path] = msgspec.field(default_factory=dict)
@@ -85,119 +88,115 @@ class ParticipantSection(msgspec.Struct):
     # Those of which the file says whether they are exclusive.
     said_exclusive: set[str] = msgspec.field(default_factory=set)
 
+    def read_all(self, value: Json, path: str, defaults: tuple[Capability, ...]) -> None:
+        """Add all participants of a section; `defaults` are the rights of those of which it says none."""
+        mistakes = MistakeList()
+        named = optional(value, path)
+        if not self.reading.lenient:
+            self.reading.tokens.make_missing(
+                self.folder / f"{participant_name(name, at(path, name))}.token"
+                for name, settings in named.items()
+                if isinstance(settings, list)
+                or (isinstance(settings, dict) and settings.keys().isdisjoint(("tokens", "token_env")))
+            )
+        for name, settings in named.items():
+            place = at(path, name)
+            with mistakes.catching():
+                if isinstance(settings, list):
+                    settings = {"capabilities": settings}
+                elif settings is None and self.reading.lenient:
+                    settings = {}
+                section = self.reading.known(mapping(settings, place), PARTICIPANT_KEYS, place)
+                self.read(name, section, place, defaults)
+                self._read_member(name, section, place)
+        mistakes.check()
 
-def read_participants(
-    value: Json,
-    path: str,
-    reading: ReadContext,
-    *,
-    folder: Path,
-    defaults: tuple[Capability, ...],
-    found: ParticipantSection,
-) -> None:
-    """Add all participants; generated tokens are kept in `folder`, which is relative to the data folder."""
-    mistakes = MistakeList()
-    named = optional(value, path)
-    if not reading.lenient:
-        reading.tokens.make_missing(
-            folder / f"{participant_name(name, at(path, name))}.token"
-            for name, settings in named.items()
-            if isinstance(settings, list)
-            or (isinstance(settings, dict) and settings.keys().isdisjoint(("tokens", "token_env")))
+    def read(
+        self, name: str, section: Mapping[str, Json], path: str, defaults: tuple[Capability, ...]
+    ) -> None:
+        """Add one participant's name, rights and tokens."""
+        participant_name(name, path)
+        rights = rights_of(section, path, self.reading.profiles, strings=self.reading.strings)
+        self.configs[name] = ParticipantConfig(
+            capabilities=defaults if rights is None else rights,
+            exclusive=checked(section.get("exclusive", False), bool, "true or false", f"{path}.exclusive"),
+            credentials=self._read_tokens(name, section, path),
         )
-    for name, settings in named.items():
-        place = at(path, name)
-        with mistakes.catching():
-            if isinstance(settings, list):
-                settings = {"capabilities": settings}
-            elif settings is None and reading.lenient:
-                settings = {}
-            section = reading.known(mapping(settings, place), PARTICIPANT_KEYS, place)
-            read_participant(name, section, place, reading, folder=folder, defaults=defaults, found=found)
-            _read_member(name, section, place, reading, found)
-    mistakes.check()
+        if "exclusive" in section:
+            self.said_exclusive.add(name)
 
+    def serve_once(self, name: str) -> None:
+        """A tool server that runs twice in a cluster would carry out each call twice: by default the one that
+        joined last has the calls."""
+        if self.reading.in_cluster and name not in self.said_exclusive:
+            self.configs[name] = msgspec.structs.replace(self.configs[name], exclusive=True)
 
-def read_participant(
-    name: str,
-    section: Mapping[str, Json],
-    path: str,
-    reading: ReadContext,
-    *,
-    folder: Path,
-    defaults: tuple[Capability, ...],
-    found: ParticipantSection,
-) -> None:
-    """Put one participant's name, rights and tokens into `found`."""
-    participant_name(name, path)
-    rights = rights_of(section, path, reading.profiles, strings=reading.strings)
-    found.configs[name] = ParticipantConfig(
-        capabilities=defaults if rights is None else rights,
-        exclusive=checked(section.get("exclusive", False), bool, "true or false", f"{path}.exclusive"),
-        credentials=_read_tokens(name, section, path, reading, folder, found),
-    )
-    if "exclusive" in section:
-        found.said_exclusive.add(name)
+    def _read_tokens(self, name: str, section: Mapping[str, Json], path: str) -> tuple[str, ...]:
+        reading = self.reading
+        hashes: list[str] = []
 
+        def admit(hash: str, place: str, grant: TokenGrant) -> None:
+            other = self.tokens.get(hash)
+            if other is not None and other != grant:
+                is_own = other.participant == name
+                whom = "this participant, with other rights" if is_own else other.participant
+                raise UsageError(f"{place}: the same token as one of {whom}; every token admits one")
+            self.tokens[hash] = grant
+            if hash not in hashes:
+                hashes.append(hash)
 
-def serve_once(name: str, reading: ReadContext, found: ParticipantSection) -> None:
-    """A tool server that runs twice in a cluster would carry out each call twice: by default the one that
-    joined last has the calls."""
-    if reading.in_cluster and name not in found.said_exclusive:
-        found.configs[name] = msgspec.structs.replace(found.configs[name], exclusive=True)
+        own = TokenGrant(participant=name)
+        if "token_env" in section:
+            place = f"{path}.token_env"
+            admit(reading.tokens.named(section["token_env"], place), place, own)
+        for index, entry in enumerate(_token_entries(section, path)):
+            place = f"{path}.tokens[{index}]"
+            if isinstance(entry, dict):
+                token = _read_token_entry(entry, place, reading)
+                admit(token, place, _grant(name, entry, place, reading))
+            else:
+                reading.literals.append(place)
+                admit(reading.tokens.listed(entry, place), place, own)
+        if reading.lenient:
+            # As the reference implementation does; an empty variable is none.
+            variable = f"MEW_TOKEN_{name.upper().replace('-', '_')}"
+            if reading.environ.get(variable):
+                admit(reading.tokens.named(variable, path), f"{path} ({variable})", own)
+            kept = _reference_token_file(reading.folder, name)
+            if kept is not None:
+                admit(reading.tokens.filed(kept, path), f"{path} ({kept})", own)
+                self.token_files[name] = kept
+        if not hashes and "tokens" not in section:
+            file = self.folder / f"{name}.token"
+            made = reading.tokens.kept(file, path)
+            self.token_files[name] = reading.tokens.data / file
+            if made is not None:
+                admit(made, path, own)
+        if "tokens" in section and not hashes:
+            reading.notes.append(f"{path}.tokens: is empty, so nobody can join as {name}")
+        return tuple(hashes)
+
+    def _read_member(self, name: str, section: Mapping[str, Json], path: str) -> None:
+        member = None
+        if not _MEMBER_KEYS.isdisjoint(section):
+            part = {key: value for key, value in section.items() if key in _MEMBER_KEYS}
+            # The reference implementation starts nothing unasked.
+            part.setdefault("auto_start", not self.reading.lenient)
+            readers = _MEMBER_READERS | {
+                "mcp_server": lambda value, place: read_mcp_server(value, place, self.reading)
+            }
+            member = self.members[name] = read_struct(MemberConfig, part, path, readers)
+            if member.mcp_server is not None:
+                self.serve_once(name)
+        if "output_log" in section:
+            file: Path = read_plain(Path, section["output_log"], f"{path}.output_log")
+            # What a program that is started prints goes to its own log; it joins by itself.
+            joins = member is None or member.command is None
+            if joins if member is None or member.auto_connect is None else member.auto_connect:
+                self.output_logs[name] = self.reading.folder / file
 
 
 # Tokens
-
-
-def _read_tokens(
-    name: str,
-    section: Mapping[str, Json],
-    path: str,
-    reading: ReadContext,
-    folder: Path,
-    found: ParticipantSection,
-) -> tuple[str, ...]:
-    hashes: list[str] = []
-
-    def admit(hash: str, place: str, grant: TokenGrant) -> None:
-        other = found.tokens.get(hash)
-        if other is not None and other != grant:
-            whom = "this participant, with other rights" if other.participant == name else other.participant
-            raise UsageError(f"{place}: the same token as one of {whom}; every token admits one")
-        found.tokens[hash] = grant
-        if hash not in hashes:
-            hashes.append(hash)
-
-    own = TokenGrant(participant=name)
-    if "token_env" in section:
-        place = f"{path}.token_env"
-        admit(reading.tokens.named(section["token_env"], place), place, own)
-    for index, entry in enumerate(_token_entries(section, path)):
-        place = f"{path}.tokens[{index}]"
-        if isinstance(entry, dict):
-            admit(_read_token_entry(entry, place, reading), place, _grant(name, entry, place, reading))
-        else:
-            reading.literals.append(place)
-            admit(reading.tokens.listed(entry, place), place, own)
-    if reading.lenient:
-        # As the reference implementation does; an empty variable is none.
-        variable = f"MEW_TOKEN_{name.upper().replace('-', '_')}"
-        if reading.environ.get(variable):
-            admit(reading.tokens.named(variable, path), f"{path} ({variable})", own)
-        kept = _reference_token_file(reading.folder, name)
-        if kept is not None:
-            admit(reading.tokens.filed(kept, path), f"{path} ({kept})", own)
-            found.token_files[name] = kept
-    if not hashes and "tokens" not in section:
-        file = folder / f"{name}.token"
-        made = reading.tokens.kept(file, path)
-        found.token_files[name] = reading.tokens.data / file
-        if made is not None:
-            admit(made, path, own)
-    if "tokens" in section and not hashes:
-        reading.notes.append(f"{path}.tokens: is empty, so nobody can join as {name}")
-    return tuple(hashes)
 
 
 def _reference_token_file(folder: Path, name: str) -> Path | None:
@@ -230,29 +229,7 @@ def _grant(name: str, section: Mapping[str, Json], path: str, reading: ReadConte
     return TokenGrant(participant=name, capabilities=rights, profile=section.get("profile"))
 
 
-# Members
-
-
-def _read_member(
-    name: str, section: Mapping[str, Json], path: str, reading: ReadContext, found: ParticipantSection
-) -> None:
-    member = None
-    if not _MEMBER_KEYS.isdisjoint(section):
-        part = {key: value for key, value in section.items() if key in _MEMBER_KEYS}
-        # The reference implementation starts nothing unasked.
-        part.setdefault("auto_start", not reading.lenient)
-        readers = _MEMBER_READERS | {
-            "mcp_server": lambda value, place: read_mcp_server(value, place, reading)
-        }
-        member = found.members[name] = read_struct(MemberConfig, part, path, readers)
-        if member.mcp_server is not None:
-            serve_once(name, reading, found)
-    if "output_log" in section:
-        file: Path = read_plain(Path, section["output_log"], f"{path}.output_log")
-        # What a program that is started prints goes to its own log; it joins by itself.
-        joins = member is None or member.command is None
-        if joins if member is None or member.auto_connect is None else member.auto_connect:
-            found.output_logs[name] = reading.folder / file
+# Servers
 
 
 def read_mcp_server(value: Json, path: str, reading: ReadContext) -> McpServerConfig:
