@@ -9,7 +9,7 @@ from moot.cli.options.time_argument import parse_end_time
 from moot.cli.process import program
 from moot.cli.process.table_output import print_table
 from moot.cli.rules.approver_client import approver_of, ask_approver
-from moot.cli.rules.client import add_action
+from moot.cli.rules.client import Act, add_action
 from moot.errors import UsageError
 from moot.operations.terminal_escape import printable
 from moot.operations.text_table import TextTable
@@ -53,35 +53,21 @@ def add_command(commands: Any, name: str) -> None:
     group = program.add_group(
         commands, name, help="what tools do, and whose values are fine", about=_ABOUT, examples=_EXAMPLES
     )
-    listed = add_action(
-        group,
-        "list",
-        print_tools,
-        "what each tool is said to do, and what it claims",
-        "  moot origins list\n",
-    )
+
+    def action(name: str, act: Act, help: str, more: str = "") -> Any:
+        examples = [line for line in _EXAMPLES.splitlines(keepends=True) if line.split()[2] == name]
+        return add_action(group, name, act, help, "".join(examples) + more)
+
+    listed = action("list", print_tools, "what each tool is said to do, and what it claims")
     listed.add_argument("host", nargs="?", metavar="HOST[/TOOL]", help="only of this member, or this tool")
-    set_ = add_action(
-        group, "set", set_traits, "say what a tool does",
-        f"  moot origins set mail/read_email returns=others effect=reads outside=false\n\n{_SET_HELP}",
-    )  # fmt: skip
+    set_ = action("set", set_traits, "say what a tool does", f"\n{_SET_HELP}")
     set_.add_argument("tool", metavar="HOST/TOOL", help="`*` stands for any")
     set_.add_argument("traits", nargs="+", metavar="KEY=VALUE", help="returns, private, effect, outside")
-    accept = add_action(
-        group, "accept", accept_claims, "believe what tools claim (MCP's annotations), while they stay so",
-        "  moot origins accept mail\n  moot origins accept mail/read_email\n",
-    )  # fmt: skip
-    accept.add_argument("tool", metavar="HOST[/TOOL]")
-    forget = add_action(
-        group, "forget", forget_traits, "take back what was said of a tool: the worst is assumed again",
-        "  moot origins forget mail/read_email\n",
-    )  # fmt: skip
-    forget.add_argument("tool", metavar="HOST/TOOL")
-    endorse = add_action(
-        group, "endorse", send_endorsement, "say that a value, or all that one message says, is fine",
-        "  moot origins endorse sales@example.org --until 2h\n"
-        "  moot origins endorse --source 3f1c-77 --task 77aa-01\n",
-    )  # fmt: skip
+    what = "believe what tools claim (MCP's annotations), while they stay so"
+    action("accept", accept_claims, what).add_argument("tool", metavar="HOST[/TOOL]")
+    what = "take back what was said of a tool: the worst is assumed again"
+    action("forget", forget_traits, what).add_argument("tool", metavar="HOST/TOOL")
+    endorse = action("endorse", send_endorsement, "say that a value, or all that one message says, is fine")
     endorse.add_argument("value", nargs="?", metavar="VALUE", help="exactly this value")
     endorse.add_argument("--source", metavar="ID", help="all that this message says, instead of a value")
     endorse.add_argument("--task", metavar="ID", help="only for what this message asked for")
@@ -89,21 +75,10 @@ def add_command(commands: Any, name: str) -> None:
     endorse.add_argument(
         "--until", type=parse_end_time, metavar="TIME", help="until then, such as 2h (default and most: 12h)"
     )
-    add_action(
-        group, "endorsements", print_endorsements, "what is endorsed now", "  moot origins endorsements\n"
-    )
-    revoke = add_action(
-        group, "revoke", revoke_endorsement, "take an endorsement back", "  moot origins revoke 9b2e-01\n"
-    )
-    revoke.add_argument("id", metavar="ID")
-    show = add_action(
-        group,
-        "show",
-        show_proposal,
-        "where the values of a proposal came from",
-        "  moot origins show 3f1c-77\n",
-    )
-    show.add_argument("id", metavar="PROPOSAL")
+    action("endorsements", print_endorsements, "what is endorsed now")
+    action("revoke", revoke_endorsement, "take an endorsement back").add_argument("id", metavar="ID")
+    what = "where the values of a proposal came from"
+    action("show", show_proposal, what).add_argument("id", metavar="PROPOSAL")
 
 
 async def print_tools(space: JoinedSpace, options: argparse.Namespace) -> Any:

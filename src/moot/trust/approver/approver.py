@@ -296,7 +296,7 @@ class Approver:
         """Somebody decided, or a result arrived."""
         self._count(decision)
         if not decision.waits_for_rules:
-            self.decider.forget_deferred(decision.id)
+            self.decider.deferred.pop(decision.id, None)
         if decision.verdict == "pending":
             return
         if decision.automated and decision.lesson is None:

@@ -60,8 +60,6 @@ SLICE_BYTES: Final = 16 << 10
 MAX_NEW_SPACE_MESSAGES: Final = 100
 # The least of the beginning of an id by which a proposal is found.
 MIN_ID_CHARS: Final = 4
-# Kinds that the history of a gateway keeps over its restarts.
-_IN_HISTORY: Final = ("mcp/", "chat", "trust/")
 
 
 class OriginWatch:
@@ -130,8 +128,6 @@ class OriginWatch:
         """Whether it was in the history, too. There is one order: behind a chat that was not, all is new."""
         if envelope.id in past:
             return True
-        if self._store.first_seen is None and envelope.kind.startswith(_IN_HISTORY):
-            self._store.first_seen = envelope.id
         if envelope.kind == "chat":
             self._past_ids = None
         return False
@@ -151,11 +147,14 @@ class OriginWatch:
     def observe_past(self, past: Sequence[Envelope], *, is_new: bool, is_whole: bool | None = None) -> None:
         """Take in what was sent before we joined, or missed; each open call is judged where it stands.
 
-        `is_whole`: whether there was nothing before it, if the gateway tells.
+        `is_whole`: whether there was nothing before it, if the gateway tells. If not, a short history is
+        whole where the approver first comes.
         """
         known = self.known_ids()
         last = max((at for at, each in enumerate(past) if each.id in known), default=-1)
-        if not (last >= 0 or (self._is_whole(past, is_new=is_new) if is_whole is None else is_whole)):
+        if is_whole is None:
+            is_whole = is_new and len(past) <= MAX_NEW_SPACE_MESSAGES
+        if last < 0 and not is_whole:
             self._note_gap()
         cases = {case.id: case for case in self._approver.open_cases()}
         again, now = False, self._approver.wall_clock()
@@ -174,14 +173,6 @@ class OriginWatch:
     def known_ids(self) -> set[str]:
         """The messages that are still kept."""
         return self.kept.ids()
-
-    def _is_whole(self, past: Sequence[Envelope], *, is_new: bool) -> bool:
-        """Whether a history goes back to the first message that we ever saw."""
-        ids = [each.id for each in past if each.kind.startswith(_IN_HISTORY)]
-        if is_new and len(ids) > MAX_NEW_SPACE_MESSAGES:
-            self._store.first_seen = ""
-        first = self._store.first_seen
-        return first in ids or (first is None and (is_new or not ids))
 
     # Reading
 

@@ -18,7 +18,6 @@ from moot.protocol.opinion import OPINION_RULE
 from moot.trust.approver.acceptance import Acceptance, is_about
 from moot.trust.approver.origin_commands import lines_that_ignore, set_tools
 from moot.trust.approver.plan_commands import PlanCommands
-from moot.trust.approver.rule_reviews import MIN_DECISIONS
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_json import rule_as_json
 from moot.trust.rules.rule_store import ALL_RULES
@@ -47,8 +46,6 @@ class RuleCommands:
         self._plans = plans
         self.clock = clock
         self._acceptance = Acceptance(self._store)
-        # How many decisions of each rule people were last asked to review.
-        self._announced_reviews: dict[str, int] = {}
         # What `trust/accept` can be about, and what is answered if that cannot be done.
         self._accepts: dict[str, tuple[Command, str]] = {
             "plan": (plans.accept, "plan"),
@@ -57,7 +54,7 @@ class RuleCommands:
             "lift": (self._resume_rules, "not resumed"),
             "observe": (self._set_observe, "not changed"),
             "reviewed": (self._confirm_review, "not reviewed"),
-            "tools": (self._describe_tools, "not changed"),
+            "tools": (lambda said: self._set_tools(said.payload["tools"], said), "not changed"),
             "ignore": (self._ignore_arguments, "not changed"),
             "matters": (self._ignore_arguments, "not changed"),
             "again": (self._remember, "not remembered"),
@@ -287,11 +284,8 @@ class RuleCommands:
         lines = lines_that_ignore(self._store, self._approver.tool_watcher, changes, undo=undo)
         self._set_tools(lines, envelope)
 
-    def _describe_tools(self, envelope: Envelope) -> None:
-        """A person says what tools do."""
-        self._set_tools(envelope.payload["tools"], envelope)
-
     def _set_tools(self, changes: Json, envelope: Envelope) -> None:
+        """A person says what tools do."""
         set_tools(self._store, self._approver.tool_watcher, changes)
         why = f"{envelope.sender} said what {join_names(list(changes)[:MAX_ANNOUNCED])} does"
         log.info("tools described", extra={"by": envelope.sender, "tools": list(changes)[:MAX_ANNOUNCED]})
@@ -302,12 +296,8 @@ class RuleCommands:
     # Reviews
 
     def announce_review(self, rule: Rule) -> None:
-        """Ask people to look at what a rule decided; once for each batch."""
+        """Ask people to look at what a rule decided."""
         count = len(self._approver.reviews.unreviewed(rule.name))
-        last = self._announced_reviews.get(rule.name)
-        if last is not None and last <= count < last + MIN_DECISIONS:
-            return
-        self._announced_reviews[rule.name] = count
         self._announce_reviewed(rule, f"{count_text(count, 'decision')} of it should be reviewed")
 
     def _announce_reviewed(self, rule: Rule, why: str, *, about: str | None = None) -> None:
@@ -334,7 +324,6 @@ class RuleCommands:
         if not found:
             raise UsageError("no rule has decided these, or they were reviewed before")
         for name, count in found.items():
-            self._announced_reviews.pop(name, None)
             why = f"{envelope.sender} reviewed {count_text(count, 'decision')}"
             if name in rules:
                 self._announce_reviewed(rules[name], why, about=envelope.id)

@@ -64,8 +64,8 @@ class RuleDecider:
         self._asked: LatestDict[str, str] = LatestDict(MAX_ASKED)
         # Kept, so that nobody draws twice for a spot check.
         self._draws: LatestDict[str, float] = LatestDict(MAX_ASKED)
-        # Proposals that wait for the comparison of their hosts' tools, each with its draw.
-        self.deferred: dict[str, tuple[Case, float]] = {}
+        # Proposals that wait for the comparison of their hosts' tools.
+        self.deferred: dict[str, Case] = {}
 
     def verdict(self, case: Case, *, draw: float = 1.0) -> RuleVerdict:
         """What the rules say now; `draw` below 1 leaves the share of checks to people."""
@@ -143,7 +143,7 @@ class RuleDecider:
         """A preview may have made it a call that can be taken back."""
         case = next((each for each in self._approver.open_cases() if each.id == id), None)
         if case is not None and any(rule.undo is not None for rule in self._store.all_rules):
-            self.apply(case, self._draws.get(id))
+            self.apply(case)
 
     def _can_be_taken_back(self, case: Case) -> bool:
         """Whether approving applies an effect that was seen, where the operator says nothing else of it."""
@@ -168,10 +168,10 @@ class RuleDecider:
 
     def apply_deferred(self, host: str) -> None:
         """The tools of a host have been compared: rules decide what waited for that."""
-        waiting = [id for id, (case, _) in self.deferred.items() if host in case.to]
-        for case, draw in [self.deferred.pop(id) for id in waiting]:
+        for case in [case for case in self.deferred.values() if host in case.to]:
+            del self.deferred[case.id]
             if self.is_open(case.id):
-                self.apply(case, draw)
+                self.apply(case)
 
     def apply_by_origin(self, case: Case) -> None:
         """The origins of a call may ask no longer: a rule that goes by them decides, and no other."""
@@ -181,18 +181,14 @@ class RuleDecider:
             del self._asked[case.id]
         goes_by_origin = rule is not None and (rule.ask is not None or is_policy(rule))
         if goes_by_origin and case.id not in self.deciding_rules:
-            self.apply(case, self._draws.get(case.id))
+            self.apply(case)
 
-    def forget_deferred(self, id: str) -> None:
-        """A proposal was decided: it waits for no comparison."""
-        self.deferred.pop(id, None)
-
-    def apply(self, case: Case, draw: float | None = None) -> None:
-        draw = self._draw() if draw is None else draw
+    def apply(self, case: Case) -> None:
+        draw = self._draws[case.id] if case.id in self._draws else self._draw()
         self._draws[case.id] = draw
         verdict = self.verdict(case, draw=draw)
         if self._uncompared_hosts(case) and len(self.deferred) < MAX_DEFERRED:
-            self.deferred[case.id] = (case, draw)
+            self.deferred[case.id] = case
             return
         self._predict(case)
         if self._settings.observe:
@@ -219,10 +215,10 @@ class RuleDecider:
         self.tally.record(verdict.rule.name, at, amounts, row=row_name(verdict.rule, case))
         self._store.remembered.note_used(verdict.rule.name, self._approver.wall_clock())
         if verdict.decision == "approve":
-            self._space.spawn(self._fulfil(case, verdict.rule, draw))
+            self._space.spawn(self._fulfil(case, verdict.rule))
         else:
             self._space.spawn(self._reject(case, verdict.rule))
-        if self._reviews.is_due(verdict.rule):
+        if self._reviews.is_due(verdict.rule, anew=True):
             self._approver.commands.announce_review(verdict.rule)
 
     def _tell_once(self, rule: Rule) -> None:
@@ -268,7 +264,7 @@ class RuleDecider:
         self._note_asked(case.id, why)
         self._approver.origins.tell(case)
 
-    async def _fulfil(self, case: Case, rule: Rule, draw: float) -> None:
+    async def _fulfil(self, case: Case, rule: Rule) -> None:
         if not self._may_still_decide(case, rule):
             return
         try:
@@ -288,7 +284,7 @@ class RuleDecider:
             self._reviews.forget(case.id)
             self._leave(case, f"rule {rule.name} would approve this, but its host is not connected")
             if len(self.deferred) < MAX_DEFERRED:
-                self.deferred[case.id] = (case, draw)
+                self.deferred[case.id] = case
         except (ProposalSettled, ApprovalRequired, BudgetExceeded) as fault:
             # Somebody else decided first, several votes are required (D-28), or a budget is used up.
             self._reviews.forget(case.id)

@@ -74,9 +74,10 @@ class RuleReviews:
             return None
         return max(0, MAX_REVIEWS * self._batch(rule) - len(self._unreviewed[rule.name]))
 
-    def is_due(self, rule: Rule) -> bool:
-        """Whether people should look at what it decided."""
-        return bool(rule.limits.review_share) and len(self._unreviewed[rule.name]) >= self._batch(rule)
+    def is_due(self, rule: Rule, *, anew: bool = False) -> bool:
+        """Whether people should look at what it decided; `anew`: whether to call them now, once a batch."""
+        more = len(self._unreviewed[rule.name]) - self._batch(rule)
+        return bool(rule.limits.review_share) and more >= 0 and not (anew and more % MIN_DECISIONS)
 
     def _batch(self, rule: Rule) -> int:
         return max(MIN_DECISIONS, int(rule.limits.review_share * self._reviewed[rule.name]))

@@ -91,8 +91,6 @@ class RuleStore:
     tool_changes: dict[str, float] = field(default_factory=dict)
     # `host/tool` of those that changed, and that no person has looked at since.
     changed_tools: dict[str, None] = field(default_factory=dict)
-    # The first message that the approver saw; empty if there were others before it.
-    first_seen: str | None = None
     # What tools do, as the rules file says, and read.
     tools_json: dict[str, Json] = field(default_factory=dict)
     tools: tuple[ToolEntry, ...] = ()
@@ -351,7 +349,6 @@ class RuleStore:
             "definitions": self.definitions,
             "tool_changes": self.tool_changes,
             "changed_tools": list(self.changed_tools),
-            "first_seen": self.first_seen,
             "half_remembered": self.half_remembered,
             "stopped": None if self.stopped is None else asdict(self.stopped),
             "plans": {id: each.as_json() for id, each in self.plans.items()},
@@ -389,7 +386,6 @@ class RuleStore:
             self.definitions = dict(state["definitions"])
             self.tool_changes = dict(state.get("tool_changes", {}))
             self.changed_tools = dict.fromkeys(str(each) for each in state.get("changed_tools", ()))
-            self.first_seen = state.get("first_seen", "")
             self.half_remembered = {key: tuple(by) for key, by in state.get("half_remembered", {}).items()}
             self.stopped = None if state["stopped"] is None else RuleStop(**state["stopped"])
             self.plans = {id: record_of_json(each) for id, each in state.get("plans", {}).items()}
