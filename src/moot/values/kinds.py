@@ -28,11 +28,8 @@ from moot.values.word_lists import (
     CODE_NAMES,
     EDITED_NAMES,
     EDITING_TOOLS,
-    ID_NAMES,
     PATH_NAMES,
     PAYEE_NAMES,
-    READING_TOOLS,
-    REMOVING_TOOLS,
     RUNNING_TOOLS,
     SEARCH_NAMES,
     SHELL_NAMES,
@@ -125,7 +122,7 @@ def recognise(
 def stores_texts(name: str, tool: str | None) -> bool:
     """Whether an argument is what a tool writes to a file or the like, without reading it."""
     words, tools = _words(name), _words(tool or "")
-    if runs_texts(tool) or words & PATH_NAMES:
+    if tools & RUNNING_TOOLS or words & PATH_NAMES:
         return False
     return bool(
         (words & {"content", "contents"} and tools & STORING_TOOLS)
@@ -133,29 +130,9 @@ def stores_texts(name: str, tool: str | None) -> bool:
     )
 
 
-def runs_texts(tool: str | None) -> bool:
-    """Whether a tool runs what it is given: a command, a script, a query."""
-    return bool(_words(tool or "") & RUNNING_TOOLS)
-
-
-def takes_away(tool: str | None) -> bool:
-    """Whether a tool says by its name that it removes something."""
-    return bool(_words(tool or "") & REMOVING_TOOLS)
-
-
-def names_ids(name: str) -> bool:
-    """Whether an argument says by its name that it has ids."""
-    return bool(_words(name) & ID_NAMES)
-
-
-def is_search(name: str) -> bool:
-    """Whether an argument is what somebody looks for, in words."""
-    return bool(_words(name) & (SEARCH_NAMES | SQL_NAMES))
-
-
-def is_reading(tool: str | None) -> bool:
-    """Whether a tool says by its name that it reads."""
-    return bool(_words(tool or "") & READING_TOOLS)
+def has_word(name: str | None, words: frozenset[str]) -> bool:
+    """Whether a tool or an argument says one of these by its name."""
+    return not words.isdisjoint(_words(name or ""))
 
 
 def _is_path(text: str) -> bool:

@@ -13,7 +13,7 @@ from moot.protocol.patterns import read_capability
 from moot.trust.learning.generalisation import Generalisation, generalise
 from moot.trust.learning.learner import suggest
 from moot.trust.learning.lessons import Lessons, kind_of
-from moot.trust.learning.text_patterns import TextCover, cover_texts
+from moot.trust.learning.text_patterns import ArgumentOptions, cover_texts
 from moot.trust.rules.conditions import Range
 from moot.values.covers import MIN_NEW_VALUES
 from moot.values.kinds import ValuePattern
@@ -30,13 +30,13 @@ def _covers(patterns: tuple[str, ...], text: str) -> bool:
     return right.matches("mcp/request", {"x": text})
 
 
-def _admits(cover: TextCover, text: str) -> bool:
+def _admits(cover: ArgumentOptions, text: str) -> bool:
     if cover.kind is None:
         return text in cover.options
-    return ValuePattern(cover.kind, cover.options).index_of(text) is not None
+    return ValuePattern(cover.kind, [str(each) for each in cover.options]).index_of(text) is not None
 
 
-def _cover(texts: list[str], name: str = "path") -> TextCover | None:
+def _cover(texts: list[str], name: str = "path") -> ArgumentOptions | None:
     return cover_texts(texts, name=name)
 
 

@@ -43,7 +43,8 @@ from moot.trust.rules.tripwires import (
     ToolChanged,
     trip_rules,
 )
-from moot.values.kinds import runs_texts, stores_texts, takes_away
+from moot.values.kinds import has_word, stores_texts
+from moot.values.word_lists import REMOVING_TOOLS, RUNNING_TOOLS
 
 if TYPE_CHECKING:
     from moot.trust.approver.approver import Approver
@@ -307,9 +308,10 @@ def is_usual_work(case: Case) -> bool:
     """Whether it runs a command, or writes a text: calls that come again and again, and whose values say all
     that they do. A deletion is neither, as of a node or of a script.
     """
-    if takes_away(case.tool):
+    if has_word(case.tool, REMOVING_TOOLS):
         return False
-    return runs_texts(case.tool) or any(stores_texts(name, case.tool) for name in case.arguments)
+    is_stored = any(stores_texts(name, case.tool) for name in case.arguments)
+    return is_stored or has_word(case.tool, RUNNING_TOOLS)
 
 
 def _count(value: Json) -> int | None:

@@ -30,7 +30,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import is_wild
 from moot.trust.history.proposal_case import Path, path_text, put_at
 from moot.trust.learning.lessons import EACH, CaseKind, Example, Lessons
-from moot.trust.learning.text_patterns import cover_texts
+from moot.trust.learning.text_patterns import ALL, ArgumentOptions, cover_texts, options_of_covers
 from moot.trust.rules.conditions import Range, RangeByText, canonical
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_words import range_text, template_text
@@ -42,7 +42,7 @@ from moot.values.covers import (
     cover_values,
     values_recur,
 )
-from moot.values.kinds import MAX_TEMPLATES, ValueKind, ValuePattern
+from moot.values.kinds import ValuePattern
 from moot.values.quoting import literal
 from moot.values.scalars import days_until
 from moot.values.templates import escape
@@ -67,41 +67,9 @@ class Generalisation:
     pardoned: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What one argument may be: values, ranges, or templates of a kind."""
-
-    options: tuple[Json | Range, ...]
-    first_times: tuple[int | None, ...]
-    kind: ValueKind | None = None
-
-    @property
-    def is_range(self) -> bool:
-        return isinstance(self.options[0], Range)
-
-    def index_of(self, values: tuple[Json, ...], *, whole: bool) -> int | None:
-        """Which option it is; ALL where several values, of a list or of a patch, may be any of them."""
-        found = {self._index_of(value) for value in values}
-        if None in found or not found:
-            return None
-        return ALL if whole or self.kind == "patch" else found.pop()
-
-    def _index_of(self, value: Json) -> int | None:
-        if self.kind is not None:
-            pattern = ValuePattern(self.kind, [str(each) for each in self.options])
-            return (
-                (ALL if pattern.admits(value) else None) if self.kind == "patch" else pattern.index_of(value)
-            )
-        for at, option in enumerate(self.options):
-            if option.admits(value) if isinstance(option, Range) else canonical(option) == canonical(value):
-                return at
-        return None
-
-
 # One option for each argument of a kind, in the order of its shape; or some of them.
 Row = tuple[int, ...]
 Box = tuple[frozenset[int], ...]
-ALL: Final = -1
 
 
 def generalise(kind: CaseKind, lessons: Lessons, *, reads: bool = False) -> Iterator[Generalisation]:
@@ -126,7 +94,7 @@ def generalise(kind: CaseKind, lessons: Lessons, *, reads: bool = False) -> Iter
             return
         fine: list[Row] = []
         once: list[Row] = []
-        ranged: dict[Row, tuple[list[Options], Generalisation]] = {}
+        ranged: dict[Row, tuple[list[ArgumentOptions], Generalisation]] = {}
         pardoned: set[str] = set()
         rows, left = _rows(kind, parts, left), []
         for row, examples in rows.items():
@@ -162,7 +130,7 @@ def generalise(kind: CaseKind, lessons: Lessons, *, reads: bool = False) -> Iter
 
 
 def _joined_ranges(
-    kind: CaseKind, rows: Mapping[Row, tuple[list[Options], Generalisation]], lessons: Lessons
+    kind: CaseKind, rows: Mapping[Row, tuple[list[ArgumentOptions], Generalisation]], lessons: Lessons
 ) -> Iterator[Generalisation]:
     """Rows with ranges: as one rule where one text tells them apart, each with the range of its own text."""
     # By the place of the text and what else is in a row; one row for each text.
@@ -185,7 +153,7 @@ def _joined_ranges(
         by = {text: span for text, span in zip(texts, spans_of, strict=True) if isinstance(span, Range)}
         seen = sum(rows[row][0][number].first_times[0] or 0 for row in found)
         span = RangeByText.over(kind.shape[at][0][0], by)
-        own[number] = Options((span,) * len(own[number].options), (seen,) * len(own[number].options))
+        own[number] = ArgumentOptions((span,) * len(own[number].options), (seen,) * len(own[number].options))
         box = tuple(frozenset({one}) for one in found[0])
         box = (*box[:at], frozenset(row[at] for row in found), *box[at + 1 :])
         joined = _rule_of(kind, own, box, lessons)
@@ -224,7 +192,7 @@ def _with_days(kind: CaseKind, lessons: Lessons) -> tuple[CaseKind, Lessons]:
     return replace(kind, shape=shape), Lessons(with_days(lessons.approved), with_days(lessons.rejected))
 
 
-def _opens_pages(parts: Sequence[Options], row: Iterable[int]) -> bool:
+def _opens_pages(parts: Sequence[ArgumentOptions], row: Iterable[int]) -> bool:
     """Whether any page of a host is in a row."""
     return any(
         "<page>" in str(option)
@@ -234,13 +202,15 @@ def _opens_pages(parts: Sequence[Options], row: Iterable[int]) -> bool:
     )
 
 
-def _changes_below(parts: Sequence[Options], examples: Sequence[Example]) -> bool:
+def _changes_below(parts: Sequence[ArgumentOptions], examples: Sequence[Example]) -> bool:
     """Whether these requests change something, anywhere below a host."""
     values = examples[0].values.values() if _opens_pages(parts, repeat(ALL)) else ()
     return any(isinstance(value, str) and value.upper() in CHANGING_METHODS for value in values)
 
 
-def _rows(kind: CaseKind, parts: Sequence[Options], examples: Sequence[Example]) -> dict[Row, list[Example]]:
+def _rows(
+    kind: CaseKind, parts: Sequence[ArgumentOptions], examples: Sequence[Example]
+) -> dict[Row, list[Example]]:
     known: dict[tuple[Path, bytes], int | None] = {}
     rows: dict[Row, list[Example]] = {}
     for example in examples:
@@ -257,7 +227,7 @@ def _rows(kind: CaseKind, parts: Sequence[Options], examples: Sequence[Example])
     return rows
 
 
-def _within_row(path: Path, part: Options, examples: Sequence[Example]) -> Options:
+def _within_row(path: Path, part: ArgumentOptions, examples: Sequence[Example]) -> ArgumentOptions:
     """The same options, but a range only as far as it was seen in this row."""
     if not part.is_range:
         return part
@@ -265,7 +235,7 @@ def _within_row(path: Path, part: Options, examples: Sequence[Example]) -> Optio
     whole = isinstance(part.options[0], Range) and part.options[0].whole
     low, high = min(values), max(values)
     own = Range(low, high) if whole else Range(float(low), float(high))
-    return Options((own,) * len(part.options), (len(set(values)),) * len(part.options))
+    return ArgumentOptions((own,) * len(part.options), (len(set(values)),) * len(part.options))
 
 
 def _joined(rows: Sequence[Row]) -> list[Box]:
@@ -305,7 +275,7 @@ def options_of(
     *,
     wide: bool = True,
     reads: bool = False,
-) -> Options | None:
+) -> ArgumentOptions | None:
     """What an argument may be, by these examples; None if they are too different."""
     values = [value for example in examples for value in example.at(path)]
     if not values:
@@ -313,7 +283,7 @@ def options_of(
     match type:
         case "text":
             names = [key for key in path if key != EACH]
-            cover = cover_texts(
+            return cover_texts(
                 values,
                 name=names[-1],
                 tool=kind.tool,
@@ -322,24 +292,24 @@ def options_of(
                 wide=wide,
                 reads=reads,
             )
-            return None if cover is None else Options(cover.options, cover.first_times, cover.kind)
         case "day":
-            covers = cover_values("day", values)[:MAX_TEMPLATES]
-            templates = tuple(str(each.template) for each in covers)
-            return Options(templates, tuple(each.first_times for each in covers), "day") if covers else None
+            covers = cover_values("day", values)
+            return options_of_covers("day", covers) if covers else None
         case "number":
             counts = Counter(map(repr, values))
             if EACH in path or (len(counts) >= MIN_NEW_NUMBERS and not values_recur(counts)):
                 ranges = tuple(_ranges(values))
-                return Options(ranges, tuple(len({v for v in values if each.admits(v)}) for each in ranges))
+                return ArgumentOptions(
+                    ranges, tuple(len({v for v in values if each.admits(v)}) for each in ranges)
+                )
         case "boolean" | "null":
             pass
         case _:
-            return Options((examples[0].case.arguments[path[0]],), (None,))
+            return ArgumentOptions((examples[0].case.arguments[path[0]],), (None,))
     seen = Counter(canonical(value) for value in values)
     kept = {canonical(v): v for v in values if seen[canonical(v)] >= MIN_REPEATS or len(seen) == 1}
     listed = tuple(list(kept.values())[:MAX_VALUES])
-    return Options(listed, (None,) * len(listed)) if listed else None
+    return ArgumentOptions(listed, (None,) * len(listed)) if listed else None
 
 
 def _longest(place: Path, examples: Sequence[Example]) -> int:
@@ -364,7 +334,9 @@ def _ranges(values: Sequence[float]) -> Iterator[Range]:
             low = after
 
 
-def _rule_of(kind: CaseKind, parts: Sequence[Options], box: Box, lessons: Lessons) -> Generalisation | None:
+def _rule_of(
+    kind: CaseKind, parts: Sequence[ArgumentOptions], box: Box, lessons: Lessons
+) -> Generalisation | None:
     lists = {place: _longest(place, lessons.approved) for place, _ in kind.shape if EACH in place}
     proposer, method = literal(kind.proposer), literal(kind.method)
     tool = None if kind.tool is None else literal(kind.tool)

@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from moot.errors import UsageError
+from moot.protocol.operation import Json
+from moot.trust.rules.conditions import Range, canonical
 from moot.values.covers import (
     MAX_VALUES,
     MIN_NAMES,
@@ -24,23 +27,48 @@ from moot.values.covers import (
 from moot.values.kinds import (
     MAX_TEMPLATES,
     ValueKind,
-    is_reading,
-    is_search,
-    names_ids,
+    ValuePattern,
+    has_word,
     recognise,
     stores_texts,
 )
 from moot.values.quoting import literal
 from moot.values.templates import read_template
+from moot.values.word_lists import ID_NAMES, READING_TOOLS, SEARCH_NAMES, SQL_NAMES
+
+# Of several values, of a list or of a patch, each may be any of the options.
+ALL: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class TextCover:
-    """Exact texts (`kind` is None), or templates of a kind; `first_times`: new values behind the slots."""
+class ArgumentOptions:
+    """What one argument may be: values, ranges, or templates of a kind."""
 
-    kind: ValueKind | None
-    options: tuple[str, ...]
+    options: tuple[Json | Range, ...]
     first_times: tuple[int | None, ...]
+    kind: ValueKind | None = None
+
+    @property
+    def is_range(self) -> bool:
+        return isinstance(self.options[0], Range)
+
+    def index_of(self, values: tuple[Json, ...], *, whole: bool) -> int | None:
+        """Which option it is; ALL where several values, of a list or of a patch, may be any of them."""
+        found = {self._index_of(value) for value in values}
+        if None in found or not found:
+            return None
+        return ALL if whole or self.kind == "patch" else found.pop()
+
+    def _index_of(self, value: Json) -> int | None:
+        if self.kind is not None:
+            pattern = ValuePattern(self.kind, [str(each) for each in self.options])
+            return (
+                (ALL if pattern.admits(value) else None) if self.kind == "patch" else pattern.index_of(value)
+            )
+        for at, option in enumerate(self.options):
+            if option.admits(value) if isinstance(option, Range) else canonical(option) == canonical(value):
+                return at
+        return None
 
 
 def cover_texts(
@@ -52,7 +80,7 @@ def cover_texts(
     within: Sequence[str] = (),
     wide: bool = True,
     reads: bool = False,
-) -> TextCover | None:
+) -> ArgumentOptions | None:
     """The narrowest patterns for the texts of one argument, as far as they support any; None if they do not.
 
     Some texts may stay outside: those seen once, or unlike all others. `wide` and `reads` are as in `values`.
@@ -65,18 +93,25 @@ def cover_texts(
     if kind is None or values_recur(counts):
         return listed
     # Below a host anything may be read, but not done.
-    wide = wide and (kind != "url" or reads or is_reading(tool)) and (kind != "id" or names_ids(name))
-    if kind == "text" and is_search(name) and len(counts) < MIN_NAMES:
+    wide = (
+        wide
+        and (kind != "url" or reads or has_word(tool, READING_TOOLS))
+        and (kind != "id" or has_word(name, ID_NAMES))
+    )
+    if kind == "text" and has_word(name, SEARCH_NAMES | SQL_NAMES) and len(counts) < MIN_NAMES:
         return listed
-    found = [
-        cover
-        for cover in cover_values(kind, values, stored=stores_texts(name, tool), wide=wide)
-        if _can_be_written(cover)
-    ][:MAX_TEMPLATES]
+    covers = cover_values(kind, values, stored=stores_texts(name, tool), wide=wide)
+    found = [cover for cover in covers if _can_be_written(cover)]
     if not any(cover.template.slots for cover in found):
         return listed
-    return TextCover(
-        kind, tuple(str(cover.template) for cover in found), tuple(cover.first_times for cover in found)
+    return options_of_covers(kind, found)
+
+
+def options_of_covers(kind: ValueKind, covers: Sequence[TemplateCover]) -> ArgumentOptions:
+    """The best supported of these, as many as a rule may have."""
+    kept = covers[:MAX_TEMPLATES]
+    return ArgumentOptions(
+        tuple(str(each.template) for each in kept), tuple(each.first_times for each in kept), kind
     )
 
 
@@ -88,6 +123,6 @@ def _can_be_written(cover: TemplateCover) -> bool:
         return False
 
 
-def _one_of(texts: Sequence[str]) -> TextCover | None:
+def _one_of(texts: Sequence[str]) -> ArgumentOptions | None:
     kept = [text for text in texts if literal(text) is not None][:MAX_VALUES]
-    return TextCover(None, tuple(kept), (None,) * len(kept)) if kept else None
+    return ArgumentOptions(tuple(kept), (None,) * len(kept)) if kept else None
