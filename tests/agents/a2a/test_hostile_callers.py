@@ -135,8 +135,11 @@ async def test_what_a_caller_gives_to_keep_is_bounded(
         assert "send one without a task" in (await post(served.url, message))["error"]["message"]
 
 
-async def test_a_caller_with_many_tasks_does_not_push_the_results_of_others_out(tmp_path: Path) -> None:
-    async with space_with_coder(tmp_path) as lab, service(lab, limits=ServeLimits(max_tasks=4)):
+async def test_a_caller_with_many_tasks_does_not_push_the_results_of_others_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.a2a.task_book.MAX_TASKS", 4)
+    async with space_with_coder(tmp_path) as lab, service(lab):
         other = await lab.client("t-other", streaming=False)
         acme = await lab.client(streaming=False)
         for client in (other, *[acme] * 6):

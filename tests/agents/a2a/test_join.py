@@ -18,7 +18,7 @@ from jwt.algorithms import ECAlgorithm
 
 from moot.agents.a2a.a2a_member import A2aMember
 from moot.agents.a2a.agent_card import find_card
-from moot.agents.a2a.join_settings import JoinLimits, JoinSettings
+from moot.agents.a2a.join_settings import JoinSettings
 from moot.cli.process.exit_codes import EXIT_NOT_CONNECTED, exit_code_of
 from moot.errors import Unreachable, UsageError
 from moot.participant import JoinedSpace, connect
@@ -28,7 +28,6 @@ from tests.participant.watched_agent import WatchedAgent, running_member
 from tests.waiting import until
 
 RIGHTS: list[Any] = ["chat", "chat/*", "reasoning/*", "participant/status"]
-QUICK = JoinLimits(retry_seconds=20.0)
 
 
 class ForeignAgentSpace(WatchedAgent):
@@ -49,7 +48,6 @@ class ForeignAgentSpace(WatchedAgent):
             "space": "lab",
             "token": "t-weather",
             "state_folder": self.folder,
-            "limits": QUICK,
         }
         return JoinSettings(**(given | more))
 
@@ -239,18 +237,20 @@ async def test_other_versions_and_bindings(tmp_path: Path, binding: str, path: s
         assert agent.got == ["do it"]
 
 
-async def test_an_agent_that_says_too_much_is_stopped(tmp_path: Path) -> None:
+async def test_an_agent_that_says_too_much_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def floods(exchange: Exchange) -> None:
         await exchange.begin()
         for number in range(100):
             await exchange.updater.add_artifact([Part(text="x" * 100)], artifact_id=str(number))
         await asyncio.Event().wait()
 
-    limits = JoinLimits(max_task_chars=5_000)
+    monkeypatch.setattr("moot.agents.a2a.task_turn.MAX_TASK_CHARS", 5_000)
     async with (
         agent_space(tmp_path) as lab,
         foreign_agent(floods) as agent,
-        joined(lab, agent, limits=limits),
+        joined(lab, agent),
     ):
         await lab.ask()
         await lab.wait_for("chat", "max_task_chars); the agent has stopped it")

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,12 @@ from jwt.algorithms import ECAlgorithm
 
 from moot.agents.a2a.a2a_member import A2aMember
 from moot.agents.a2a.agent_client import AgentClient, AgentFault
-from moot.agents.a2a.join_settings import JoinLimits, JoinSettings
+from moot.agents.a2a.join_settings import JoinSettings
 from moot.agents.a2a.task_file import Question, TaskFile
 from moot.errors import MootError, UsageError
 from moot.participant import connect
 from tests.agents.a2a.foreign_agent import Exchange, ForeignAgent, card_of, foreign_agent
-from tests.agents.a2a.test_join import QUICK, ForeignAgentSpace, agent_space, joined
+from tests.agents.a2a.test_join import ForeignAgentSpace, agent_space, joined
 from tests.waiting import bounded, until
 
 
@@ -60,8 +59,8 @@ async def test_a_connection_that_is_not_made_is_given_up(
     async with answering_bytes(b"") as url, bounded():
         monkeypatch.setattr("moot.agents.a2a.agent_client.STREAM_IDLE_SECONDS", 1e6)
         monkeypatch.setattr("moot.agents.a2a.agent_client.CONNECT_SECONDS", 0.05)
-        limits = JoinLimits(answer_seconds=1e6)
-        settings = JoinSettings(url=url, gateway="", state_folder=tmp_path, limits=limits)
+        monkeypatch.setattr("moot.agents.a2a.agent_client.ANSWER_SECONDS", 1e6)
+        settings = JoinSettings(url=url, gateway="", state_folder=tmp_path)
         client = AgentClient(card_of(url.replace("http:", "https:")), settings)
         message = Message(message_id="m1", role=Role.ROLE_USER, parts=[Part(text="Hello")])
         with pytest.raises(AgentFault):
@@ -93,18 +92,20 @@ async def test_an_agent_that_is_silent_is_asked_again_or_left(
     async with agent_space(tmp_path) as lab:
         # A stream without a word is opened again: the message is not sent again.
         monkeypatch.setattr("moot.agents.a2a.agent_client.STREAM_IDLE_SECONDS", 1)
-        async with foreign_agent(hang) as agent, joined(lab, agent, limits=QUICK) as member:
+        async with foreign_agent(hang) as agent, joined(lab, agent) as member:
             await lab.alice.chats.cancel(await seen(lab, agent))
             await lab.wait_for("chat", "cancelled the message; the agent has stopped it")
             await until(lambda: not member.file.record.open_chats)
             assert len(agent.got) == 1
-        limits = replace(QUICK, task_seconds=0.1)
-        async with foreign_agent(hang) as agent, joined(lab, agent, limits=limits) as member:
+        monkeypatch.setattr("moot.agents.a2a.a2a_member.TASK_SECONDS", 0.1)
+        async with foreign_agent(hang) as agent, joined(lab, agent) as member:
             await lab.ask()
             await lab.wait_for("chat", "longer than 0.1 s (task_seconds)")
             await until(lambda: not member.file.record.open_chats)
-        limits, card = replace(QUICK, answer_seconds=0.05), AgentCapabilities(streaming=False)
-        async with foreign_agent(never, capabilities=card) as agent, joined(lab, agent, limits=limits):
+        monkeypatch.setattr("moot.agents.a2a.a2a_member.TASK_SECONDS", 86_400.0)
+        monkeypatch.setattr("moot.agents.a2a.agent_client.ANSWER_SECONDS", 0.05)
+        card = AgentCapabilities(streaming=False)
+        async with foreign_agent(never, capabilities=card) as agent, joined(lab, agent):
             await lab.ask()
             await lab.wait_for("chat", "I have not repeated it")
             # On a busy machine the time may be up before it got there at all.
@@ -121,11 +122,11 @@ async def test_a_task_whose_agent_is_away_is_given_up_and_so_is_a_cancel_without
             await asyncio.Event().wait()
 
     monkeypatch.setattr("moot.agents.a2a.agent_client.CANCEL_SECONDS", 0.5)
-    limits = replace(QUICK, retry_seconds=0.05)
+    monkeypatch.setattr("moot.agents.a2a.agent_client.RETRY_SECONDS", 0.05)
     async with (
         agent_space(tmp_path) as lab,
         foreign_agent(hang, hang, made=Stubborn) as agent,
-        joined(lab, agent, limits=limits) as member,
+        joined(lab, agent) as member,
     ):
         chat = await lab.ask()
         await until(lambda: any(each.task_id for each in member.file.record.open_chats))
@@ -195,11 +196,12 @@ async def test_chats_that_wait_run_and_come_are_counted(
         await exchange.answer("Done.")
 
     monkeypatch.setattr("moot.agents.a2a.a2a_member.MAX_QUEUED_CHATS", 1)
-    limits = replace(QUICK, max_tasks=1, max_chats_per_minute=3)
+    monkeypatch.setattr("moot.agents.a2a.a2a_member.MAX_TASKS", 1)
+    monkeypatch.setattr("moot.agents.a2a.a2a_member.MAX_CHATS_PER_MINUTE", 3)
     async with (
         agent_space(tmp_path) as lab,
         foreign_agent(*[waits] * 4) as agent,
-        joined(lab, agent, limits=limits) as member,
+        joined(lab, agent) as member,
     ):
         await lab.ask("first")
         await until(lambda: len(running) == 1)

@@ -14,7 +14,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from moot.agents.a2a.join_settings import JoinLimits
 from moot.agents.a2a.serve_settings import ServeLimits
 from moot.cli import main
 from moot.cli.agents import a2a
@@ -126,8 +125,8 @@ def test_an_option_that_cannot_be_meant_says_what_can(
 
 def test_a_limit_that_is_no_setting_any_more_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     join, serve = a2a._FORMER_OF_JOIN, a2a._FORMER_OF_SERVE
-    assert a2a._limits([f"{name}=1" for name in join], JoinLimits(), join) == JoinLimits()
-    assert a2a._limits([f"{name}=1" for name in serve], ServeLimits(), serve) == ServeLimits()
+    a2a._tell_former([f"{name}=1" for name in join])
+    assert a2a._limits([f"{name}=1" for name in serve]) == ServeLimits()
     lines = capsys.readouterr().err.splitlines()
     assert [line.split()[1] for line in lines] == [*join, *serve]
     assert "--limit max_skills is not a setting any more: it is 100" in lines

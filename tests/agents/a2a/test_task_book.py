@@ -31,8 +31,11 @@ def task_in(book: TaskBook, owner: str = "acme", id: str = "m") -> ServedTask:
     return served
 
 
-def test_the_oldest_ended_task_makes_room_and_open_ones_never_do(tmp_path: Path) -> None:
-    book = book_in(tmp_path, max_tasks=2)
+def test_the_oldest_ended_task_makes_room_and_open_ones_never_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.a2a.task_book.MAX_TASKS", 2)
+    book = book_in(tmp_path)
     first, second = task_in(book, "a"), task_in(book, "b")
     with pytest.raises(UnsupportedOperationError, match="max_tasks"):
         book.create("c", "coder", "")

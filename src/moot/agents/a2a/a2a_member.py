@@ -38,6 +38,11 @@ from moot.protocol.hidden_text import show_hidden
 from moot.protocol.operation import Json
 from moot.resilience.task_set import end_tasks, wait_for_any
 
+# A task in all, waiting for people of the other side included.
+TASK_SECONDS: Final = 86_400.0
+# Tasks at once, and turns that one member may cause within a minute: an agent of others is paid by them.
+MAX_TASKS: Final = 4
+MAX_CHATS_PER_MINUTE: Final = 20
 # Chats that wait for their turn.
 MAX_QUEUED_CHATS: Final = 32
 # Tasks in which the agent has asked something; of more, the oldest question is forgotten.
@@ -77,12 +82,11 @@ class A2aMember:
         self._client: AgentClient | None = None
         self._space: JoinedSpace | None = None
         self._secrets = SecretFilter([settings.agent_token] if settings.agent_token else ())
-        limits = settings.limits
         self._queue: TurnQueue[_Work] = TurnQueue(
             self._refuse_chat,
             max_queued=MAX_QUEUED_CHATS,
-            max_per_minute=limits.max_chats_per_minute,
-            too_many=f"I pass on {limits.max_chats_per_minute} messages a minute of one member "
+            max_per_minute=MAX_CHATS_PER_MINUTE,
+            too_many=f"I pass on {MAX_CHATS_PER_MINUTE} messages a minute of one member "
             "(max_chats_per_minute): write later.",
             full=f"{MAX_QUEUED_CHATS} messages wait already: write again later.",
         )
@@ -128,7 +132,7 @@ class A2aMember:
         space.on("chat/cancel")(self._handle_chat_cancel)
         async with asyncio.TaskGroup() as group:
             work = [group.create_task(self._settle_last_run(space))]
-            for _ in range(max(1, self.settings.limits.max_tasks)):
+            for _ in range(MAX_TASKS):
                 work.append(group.create_task(self._run_turns(space)))
             try:
                 return await space.stay()
@@ -211,7 +215,6 @@ class A2aMember:
 
         turn = TaskTurn(
             space,
-            self.settings.limits,
             self._secrets,
             chat_id=chat.id,
             sender=chat.sender,
@@ -243,7 +246,6 @@ class A2aMember:
 
     async def _follow(self, turn: TaskTurn, work: _Work, events: Events) -> str:
         """Tell what the agent sends until it has ended, or was stopped; what is to be said about that."""
-        limits = self.settings.limits
 
         async def tell() -> None:
             async with aclosing(events) as told:
@@ -255,12 +257,12 @@ class A2aMember:
         if turn.reasoning is not None:
             stopped.append(turn.reasoning.cancelled.wait())
         try:
-            await wait_for_any(telling, *stopped, timeout_seconds=limits.task_seconds)
+            await wait_for_any(telling, *stopped, timeout_seconds=TASK_SECONDS)
             if not telling.done():
                 why = work.stop_why or (
                     "its reasoning was cancelled"
                     if turn.reasoning is not None and turn.reasoning.cancelled.is_set()
-                    else f"it took longer than {limits.task_seconds:g} s (task_seconds)"
+                    else f"it took longer than {TASK_SECONDS:g} s (task_seconds)"
                 )
                 await end_tasks([telling])
                 return f"I stopped: {why}; {await self._cancel(turn)}."

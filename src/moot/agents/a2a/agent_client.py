@@ -45,6 +45,10 @@ STREAM_IDLE_SECONDS: Final = 300.0
 # Between two looks at a task of an agent that does not stream, or of one that is away.
 POLL_FIRST_SECONDS: Final = 1.0
 POLL_MAX_SECONDS: Final = 30.0
+# An answer of the agent: a model writes for minutes.
+ANSWER_SECONDS: Final = 600.0
+# How long a lost connection to a running task is tried again.
+RETRY_SECONDS: Final = 600.0
 # How long a cancelled task may take to end.
 CANCEL_SECONDS: Final = 10.0
 
@@ -90,7 +94,6 @@ class AgentClient:
     """One foreign agent. `close` it."""
 
     def __init__(self, card: AgentCard, settings: JoinSettings) -> None:
-        limits = self._limits = settings.limits
         origins = frozenset(origin_of(each.url, settings) for each in card.supported_interfaces)
         headers = {"Accept-Encoding": "identity"}
         if settings.agent_token:
@@ -98,7 +101,7 @@ class AgentClient:
         self._http = httpx.AsyncClient(
             transport=BoundedTransport(origins, MAX_RESPONSE_BYTES),
             headers=headers,
-            timeout=httpx.Timeout(limits.answer_seconds, connect=CONNECT_SECONDS),
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             follow_redirects=False,
             trust_env=False,
         )
@@ -140,7 +143,6 @@ class AgentClient:
 
     async def follow(self, task_id: str) -> Events:
         """The state of a task and what comes of it, until it is settled. Raises AgentFault."""
-        limits = self._limits
         backoff = Backoff(POLL_FIRST_SECONDS, POLL_MAX_SECONDS)
         last_answer = time.monotonic()
         while True:
@@ -163,9 +165,9 @@ class AgentClient:
             except TaskNotFoundError:
                 raise AgentFault("it does not know this task any more") from None
             except (*_FAULTS, TimeoutError) as fault:
-                if time.monotonic() - last_answer > limits.retry_seconds:
+                if time.monotonic() - last_answer > RETRY_SECONDS:
                     raise AgentFault(
-                        f"no answer for {limits.retry_seconds:g} s (retry_seconds): {_text_of(fault)}"
+                        f"no answer for {RETRY_SECONDS:g} s (retry_seconds): {_text_of(fault)}"
                     ) from None
             await asyncio.sleep(backoff.next_delay())
 
@@ -187,7 +189,7 @@ class AgentClient:
 
     async def _idle_bounded(self, events: AsyncIterator[StreamResponse]) -> Events:
         """The same events; raises TimeoutError when none comes for too long."""
-        seconds = STREAM_IDLE_SECONDS if self.streams else self._limits.answer_seconds
+        seconds = STREAM_IDLE_SECONDS if self.streams else ANSWER_SECONDS
         try:
             while True:
                 async with asyncio.timeout(seconds):

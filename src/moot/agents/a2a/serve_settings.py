@@ -19,8 +19,7 @@ class ServeLimits:
     max_wrong_tokens_per_minute: int = 60
     # Cards that one address without a token may ask for within a minute: callers keep a card.
     max_cards_per_minute: int = 120
-    # Tasks that are kept, and those of one caller that are open.
-    max_tasks: int = 1_000
+    # Tasks of one caller that are open.
     max_open_tasks: int = 20
     # How long a request waits for a task to be settled, if it wants to wait.
     blocking_seconds: float = 300.0

@@ -38,6 +38,8 @@ from moot.participant.connection.envelope_writer import new_id
 from moot.resilience.atomic_file import write_atomically
 from moot.resilience.steady_clock import SteadyClock
 
+# Tasks that are kept: an ended one makes room.
+MAX_TASKS: Final = 1_000
 # Messages and artifacts that a task keeps, the latest; one artifact.
 MAX_HISTORY_MESSAGES: Final = 100
 # A task without an end is ended after this, as long as a proposal lasts; and an ended one is kept.
@@ -158,11 +160,11 @@ class TaskBook:
                 f"{limits.max_open_tasks} tasks are open already (max_open_tasks): end one first"
             )
         self.prune()
-        if len(self._tasks) >= limits.max_tasks:
+        if len(self._tasks) >= MAX_TASKS:
             ended = self._most_dispensable()
             if ended is None:
                 raise UnsupportedOperationError(
-                    f"there are {limits.max_tasks} open tasks (max_tasks): try again later"
+                    f"there are {MAX_TASKS} open tasks (max_tasks): try again later"
                 )
             self._remove(ended)
         id = new_id()

@@ -19,7 +19,6 @@ from a2a.types import Artifact, Message, Role, StreamResponse, Task, TaskState, 
 
 from moot.agents.a2a.agent_client import SETTLED, AgentTooMuch, state_word
 from moot.agents.a2a.foreign_parts import artifact_text, cut, parts_text, texts_of
-from moot.agents.a2a.join_settings import JoinLimits
 from moot.agents.secret_filter import SecretFilter
 from moot.participant import JoinedSpace, Reasoning
 from moot.participant.programs.repeated_send import deliver
@@ -27,6 +26,8 @@ from moot.participant.programs.repeated_send import deliver
 # How often the agent may tell its status in one task, and how many artifacts it may make.
 MAX_STATUS_UPDATES: Final = 1_000
 MAX_ARTIFACTS: Final = 100
+# What the agent may say in one task; beyond that it is cancelled.
+MAX_TASK_CHARS: Final = 500_000
 # One chat or thought; longer ones are sent in parts. What is shown of data that is no text.
 MAX_TEXT_CHARS: Final = 16_000
 MAX_DATA_CHARS: Final = 4_000
@@ -45,7 +46,6 @@ class TaskTurn:
     def __init__(
         self,
         space: JoinedSpace,
-        limits: JoinLimits,
         secrets: SecretFilter,
         *,
         chat_id: str,
@@ -67,7 +67,6 @@ class TaskTurn:
         # Events of other tasks than ours.
         self.refused = 0
         self._space = space
-        self._limits = limits
         self._secrets = secrets
         self._id_of = id_of
         self._on_task = on_task
@@ -138,8 +137,8 @@ class TaskTurn:
         self._check_chars(sum(texts_of(each.parts) for each in self._artifacts.values()))
 
     def _check_chars(self, more: int) -> None:
-        if self._chars + more > self._limits.max_task_chars:
-            raise AgentTooMuch(f"it said more than {self._limits.max_task_chars} characters (max_task_chars)")
+        if self._chars + more > MAX_TASK_CHARS:
+            raise AgentTooMuch(f"it said more than {MAX_TASK_CHARS} characters (max_task_chars)")
 
     async def _take_status(self, status: TaskStatus) -> None:
         self.state = int(status.state)

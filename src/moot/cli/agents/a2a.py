@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.options.member_options import (
     MEMBER_HELP,
@@ -29,11 +29,8 @@ from moot.operations.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.agents.a2a.a2a_member import A2aMember
-    from moot.agents.a2a.join_settings import JoinLimits
     from moot.agents.a2a.serve_settings import ServeLimits
     from moot.config.connect_settings import ConnectSettings
-
-_Limits = TypeVar("_Limits", "JoinLimits", "ServeLimits")
 
 # Limits of 0.2 that nobody tuned: name → the module of `moot.agents.a2a` whose constant it is now.
 _FORMER_OF_JOIN: Final = (
@@ -41,12 +38,16 @@ _FORMER_OF_JOIN: Final = (
     | dict.fromkeys(("connect_seconds", "stream_idle_seconds", "cancel_seconds"), "agent_client")
     | dict.fromkeys(("max_response_bytes",), "agent_client")
     | dict.fromkeys(("poll_first_seconds", "poll_max_seconds"), "agent_client")
-    | dict.fromkeys(("max_queued_chats", "max_questions"), "a2a_member")
+    | dict.fromkeys(("answer_seconds", "retry_seconds"), "agent_client")
+    | dict.fromkeys(("max_queued_chats", "max_questions", "task_seconds"), "a2a_member")
+    | dict.fromkeys(("max_tasks", "max_chats_per_minute"), "a2a_member")
     | dict.fromkeys(("max_status_updates", "max_artifacts", "max_text_chars", "max_data_chars"), "task_turn")
+    | dict.fromkeys(("max_task_chars",), "task_turn")
 )
 _FORMER_OF_SERVE: Final = (
     {"body_seconds": "a2a_server", "idle_seconds": "callers", "settle_seconds": "task_tracker"}
     | {"max_body_bytes": "a2a_server", "max_requests_at_once": "callers"}
+    | {"max_tasks": "task_book"}
     | dict.fromkeys(("keep_seconds", "task_seconds"), "task_book")
     | dict.fromkeys(("max_message_chars", "max_message_bytes", "max_id_chars"), "message_content")
     | dict.fromkeys(("call_seconds", "max_task_messages", "max_push_targets"), "request_handler")
@@ -132,7 +133,8 @@ def add_command(commands: Any, name: str) -> None:
     add_answers(join)
     style_help = "how messages are written: quoted below their sender, or as they are (default: quoted)"
     add("--style", choices=("quoted", "bare"), default="quoted", help=style_help)
-    _add_limit_option(join, "max_task_chars=1000000")
+    # As 0.2 had it: what it set is constant.
+    add("--limit", action="append", default=[], help=argparse.SUPPRESS)
     add_log_level(join)
     join.set_defaults(run=run_join)
     serve = program.add_command(
@@ -157,24 +159,37 @@ def add_command(commands: Any, name: str) -> None:
     add("--share-reasoning", action="store_true", help="tell callers what members reason")
     private_help = "allow push notifications to private addresses, also by http://"
     add("--allow-private-push", action="store_true", help=private_help)
-    _add_limit_option(serve, "max_open_tasks=200")
+    limit_help = "another limit, by the name that refusals and the docs have, as max_open_tasks=200"
+    add("--limit", action="append", default=[], metavar="NAME=NUMBER", help=limit_help)
     add_log_level(serve)
     serve.set_defaults(run=run_serve)
 
 
-def _add_limit_option(parser: argparse.ArgumentParser, example: str) -> None:
-    help = f"another limit, by the name that refusals and the docs have, as {example}; several times"
-    parser.add_argument("--limit", action="append", default=[], metavar="NAME=NUMBER", help=help)
+def _is_former(name: str, former: Mapping[str, str]) -> bool:
+    """Whether it was a limit once; then a line says what holds."""
+    if (module := former.get(name)) is None:
+        return False
+    constant = getattr(import_module(f"moot.agents.a2a.{module}"), name.upper())
+    print(f"--limit {name} is not a setting any more: it is {constant:g}", file=sys.stderr)
+    return True
 
 
-def _limits(given: list[str], limits: _Limits, former: Mapping[str, str]) -> _Limits:
+def _tell_former(given: list[str]) -> None:
+    """What `moot a2a join --limit` once set; raises UsageError for what it never did."""
+    for each in given:
+        if not _is_former(each.partition("=")[0], _FORMER_OF_JOIN):
+            raise UsageError(f"--limit {each}: no such limit. There is none to set")
+
+
+def _limits(given: list[str]) -> ServeLimits:
     """The limits with those that were given; raises UsageError."""
+    from moot.agents.a2a.serve_settings import ServeLimits
+
+    limits = ServeLimits()
     known = {each.name: getattr(limits, each.name) for each in dataclasses.fields(limits)}
     for each in given:
         name, _, text = each.partition("=")
-        if (module := former.get(name)) is not None:
-            constant = getattr(import_module(f"moot.agents.a2a.{module}"), name.upper())
-            print(f"--limit {name} is not a setting any more: it is {constant:g}", file=sys.stderr)
+        if _is_former(name, _FORMER_OF_SERVE):
             continue
         if name not in known:
             raise UsageError(f"--limit {each}: no such limit. There are: {', '.join(known)}")
@@ -187,7 +202,7 @@ def _limits(given: list[str], limits: _Limits, former: Mapping[str, str]) -> _Li
             what = "a whole number" if kind is int else "a number"
             raise UsageError(f"--limit {each}: {what} above 0, as {name}={known[name]:g}")
         known[name] = number
-    return type(limits)(**known)
+    return ServeLimits(**known)
 
 
 def run_join(options: argparse.Namespace) -> int:
@@ -203,7 +218,7 @@ def run_serve(options: argparse.Namespace) -> int:
 async def _join(options: argparse.Namespace) -> int:
     from moot import logs
     from moot.agents.a2a.a2a_member import A2aMember
-    from moot.agents.a2a.join_settings import JoinLimits, JoinSettings
+    from moot.agents.a2a.join_settings import JoinSettings
     from moot.participant import token_from
     from moot.participant.programs.member_program import run_member
     from moot.protocol.close_codes import SHUT_DOWN
@@ -211,6 +226,7 @@ async def _join(options: argparse.Namespace) -> int:
     if options.require_signature and options.card_keys is None:
         raise UsageError("--require-signature needs the keys that sign the card: --card-keys FILE")
     logs.set_up(options.log_level, "text", None)
+    _tell_former(options.limit)
     where = member_settings_of(options)
     settings = JoinSettings(
         url=options.url,
@@ -226,7 +242,6 @@ async def _join(options: argparse.Namespace) -> int:
         allow_plain_http=options.allow_plain_http,
         answers=options.answers,
         style=options.style,
-        limits=_limits(options.limit, JoinLimits(), _FORMER_OF_JOIN),
     )
     ending = await run_member(lambda: A2aMember(settings), settings, on_joined=_print_joined)
     print(f"left the space: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
@@ -243,7 +258,7 @@ async def _serve(options: argparse.Namespace) -> int:
     from moot import logs
     from moot.agents.a2a.a2a_server import published
     from moot.agents.a2a.card_signer import KEYS_PATH
-    from moot.agents.a2a.serve_settings import ServeLimits, ServeSettings
+    from moot.agents.a2a.serve_settings import ServeSettings
     from moot.config.notification_reader import read_public_url
     from moot.net.http_listener import bind_socket, serve_http
     from moot.net.server_tls import ServerTls
@@ -256,7 +271,7 @@ async def _serve(options: argparse.Namespace) -> int:
     for member in options.publish:
         if not member or not all(each.isalnum() or each in "-_." for each in member) or member in (".", ".."):
             raise UsageError(f"--publish {member!r}: only letters, digits and - _ . can be in a path")
-    limits = _limits(options.limit, ServeLimits(), _FORMER_OF_SERVE)
+    limits = _limits(options.limit)
     public_url = options.public_url and read_public_url(options.public_url, "--public-url")
     if not public_url and options.host in ("0.0.0.0", "::", ""):  # noqa: S104  # an address that is refused
         raise UsageError(
