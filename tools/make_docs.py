@@ -31,6 +31,7 @@ from moot.config.gateway_config import (
     SmtpConfig,
     TlsConfig,
 )
+from moot.config.kept_secret import keys_of
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.config.oidc_config import IntrospectionConfig, McpResource, OidcConfig, SignInRule
 from moot.gateway.cluster.cluster_metrics import CLUSTER_METRICS
@@ -291,14 +292,17 @@ def adapter_page() -> str:
 def _settings(title: str, section: type[msgspec.Struct], *explaining: type) -> str:
     """A table of one section; `explaining` are other classes with fields of the same names."""
     comments: dict[str, str] = {}
-    for each in (section, *explaining):
+    own = [
+        each for each in section.__mro__ if issubclass(each, msgspec.Struct) and each is not msgspec.Struct
+    ]
+    for each in (*own, *explaining):
         found = {name: words for name, words in comments_of(inspect.getsource(each)).items() if words}
         comments = found | comments
     lines = [f"## `{title}`", "", "| setting | default | why |", "|---|---|---|"]
     for field in msgspec.structs.fields(section):
         shown = "required" if field.required else _default(field)
         why = comments.get(field.name, "").replace("|", "\\|")
-        lines.append(f"| `{field.encode_name}` | {shown} | {why} |")
+        lines += [f"| `{key}` | {shown} | {why} |" for key in keys_of(field)]
     return "\n".join(lines)
 
 

@@ -22,6 +22,7 @@ from moot.config import (
 )
 from moot.config.cluster_config import ClusterConfig
 from moot.config.gateway_config import McpEndpointConfig, TlsConfig
+from moot.config.kept_secret import keys_of
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.config.oidc_config import IntrospectionConfig, OidcConfig, SignInRule
 from moot.errors import UsageError
@@ -120,7 +121,8 @@ SECTIONS = [
 @for_each_row("section", SECTIONS)
 def test_every_setting_says_why_above_itself(section: type[msgspec.Struct]) -> None:
     """The reference page is written from these comments."""
-    lines = inspect.getsource(section).splitlines()
+    own = [each for each in section.__mro__ if each.__module__ == section.__module__]
+    lines = "".join(map(inspect.getsource, own)).splitlines()
     for name in section.__struct_fields__:
         index = next(i for i, line in enumerate(lines) if line.startswith(f"    {name}: "))
         assert lines[index - 1].startswith("    # "), name
@@ -167,7 +169,7 @@ def test_the_journal_is_one_word_or_a_section(tmp_path: Path, word: str, mode: s
         ("log: []", "gateway.log: must be a mapping"),
         ("http: {injct: true}", "gateway.http.injct: unknown key; did you mean inject?"),
         ("smtp: {host: h}", "gateway.smtp.from: is missing"),
-        ("smtp: {host: h, from: f, password: p}", "gateway.smtp.password: never in a file"),
+        ("smtp: {host: h, from: f, password: p}", "gateway.smtp.password: never in this file"),
         ("smtp: {host: h, from: f, password_env: PW}", "gateway.smtp.password_env: a password without"),
         ("smtp: {host: h, from: f, user: u, password_env: PW}", "the environment variable PW is not set"),
         ("admin_tokens: [x]", "gateway.admin_tokens: must be a mapping"),
@@ -219,8 +221,8 @@ def variables(struct: type[msgspec.Struct], prefix: str) -> Iterator[str]:
         nested = [t for t in inner if issubclass(t, msgspec.Struct)]
         if nested and field.encode_name not in ("receivers", "oidc"):
             yield from variables(nested[0], f"{prefix}{field.encode_name.upper()}__")
-        elif field.encode_name not in ("admin_tokens", "password", "receivers", "oidc"):
-            yield f"{prefix}{field.encode_name.upper()}"
+        elif field.encode_name not in ("admin_tokens", "receivers", "oidc"):
+            yield from (f"{prefix}{key.upper()}" for key in keys_of(field))
 
 
 VALUES: dict[str, Any] = {

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
         JournalConfig,
         JournalMode,
         LogConfig,
-        Secret,
         SmtpConfig,
     )
     from moot.config.loader import load
     from moot.config.profiles import BUILT_IN
+    from moot.config.secret import Secret
     from moot.config.token_source import hash_token
 
 _HOMES: Final = {
@@ -47,7 +47,7 @@ _HOMES: Final = {
     "McpServerConfig": "moot.config.configuration",
     "McpSignInConfig": "moot.config.configuration",
     "MemberConfig": "moot.config.configuration",
-    "Secret": "moot.config.gateway_config",
+    "Secret": "moot.config.secret",
     "SmtpConfig": "moot.config.gateway_config",
     "SpaceSettings": "moot.config.configuration",
     "TokenGrant": "moot.config.configuration",

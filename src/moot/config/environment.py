@@ -10,6 +10,7 @@ import msgspec
 
 from moot.config import former_settings
 from moot.config.gateway_config import GatewayConfig
+from moot.config.kept_secret import keys_of
 from moot.config.section_reader import SeveralMistakes, mapping, texts_of
 from moot.config.strict_yaml import read_yaml
 from moot.errors import UsageError
@@ -60,7 +61,11 @@ def _check_known(variable: str, keys: list[str]) -> None:
         return
     struct: type[msgspec.Struct] | None = GatewayConfig
     for index, key in enumerate(keys):
-        fields = {} if struct is None else {f.encode_name: f.type for f in msgspec.structs.fields(struct)}
+        fields = (
+            {}
+            if struct is None
+            else {key: f.type for f in msgspec.structs.fields(struct) for key in keys_of(f)}
+        )
         if key not in fields:
             close = difflib.get_close_matches(key, fields, n=1)
             hint = f"; did you mean {PREFIX}{'__'.join([*keys[:index], close[0]]).upper()}?" if close else ""

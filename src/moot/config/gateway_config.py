@@ -13,9 +13,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from moot.config.cluster_config import ClusterConfig
+from moot.config.kept_secret import InEnvironment
 from moot.config.notification_config import NotificationsConfig
 from moot.config.oidc_config import OidcConfig
-from moot.config.secret import Secret as Secret
 
 
 class McpEndpointConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,9 +87,7 @@ class SmtpConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Who logs in; without one nobody does.
     user: str | None = None
     # The environment variable that holds the password. The password itself never stands in a file.
-    password_env: str | None = None
-    # What that variable holds; not a setting.
-    password: Secret | None = None
+    password: InEnvironment | None = None
     # Invitations of one member that are mailed; of more, the inviter has the tokens. 0: any number.
     max_invitations_per_minute: Count = 10
 

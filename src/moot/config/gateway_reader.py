@@ -15,10 +15,10 @@ from moot.config.gateway_config import (
     JournalConfig,
     JournalMode,
     LogConfig,
-    Secret,
     SmtpConfig,
     TlsConfig,
 )
+from moot.config.kept_secret import read_with_secrets
 from moot.config.notification_reader import check_mail, read_notifications, read_public_url
 from moot.config.participant_reader import ReadContext
 from moot.config.section_reader import at, check_keys, mapping, optional, read_plain, read_struct
@@ -131,15 +131,10 @@ def _smtp(value: Json, path: str, environ: Mapping[str, str]) -> SmtpConfig | No
     if value is None:
         return None
     section = mapping(value, path)
-    if "password" in section:
-        raise UsageError(f"{path}.password: never in a file; password_env names the variable that holds it")
-    smtp = read_struct(SmtpConfig, section, path)
-    if smtp.password_env is None:
-        return smtp
-    if smtp.user is None:
+    if "password_env" in section and section.get("user") is None:
         raise UsageError(f"{path}.password_env: a password without a user")
-    password = TokenSource(Path(), environ).environment(smtp.password_env, f"{path}.password_env")
-    return msgspec.structs.replace(smtp, password=Secret(password))
+    variable = TokenSource(Path(), environ).environment
+    return read_with_secrets(SmtpConfig, section, path, variable=variable)
 
 
 def read_admins(

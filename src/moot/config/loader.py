@@ -23,7 +23,7 @@ from moot.config.config_warnings import warnings_of
 from moot.config.configuration import Access, Configuration, McpServerConfig, MemberConfig, SpaceSettings
 from moot.config.environment import blamed, with_overrides
 from moot.config.former_settings import without_former
-from moot.config.gateway_config import GatewayConfig, Secret
+from moot.config.gateway_config import GatewayConfig
 from moot.config.gateway_reader import read_admins, read_gateway, read_space_journal
 from moot.config.mcp_reader import read_mcp
 from moot.config.notification_reader import notification_notes
@@ -34,6 +34,7 @@ from moot.config.participant_reader import (
     read_mcp_server,
 )
 from moot.config.profiles import BUILT_IN, read_profiles, rights_of
+from moot.config.secret import Secret
 from moot.config.section_reader import (
     MistakeList,
     SeveralMistakes,

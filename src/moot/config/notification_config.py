@@ -7,12 +7,11 @@ secrets never stand in it: a setting names the file or the environment variable 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
-from moot.config.secret import Secret
+from moot.config.kept_secret import InFileOrEnvironment
 
 ReceiverType = Literal["webhook", "ntfy", "slack", "email"]
 
@@ -33,46 +32,39 @@ class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
     time_zone: str
 
 
-class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True):
+class NotificationSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What receivers and browsers are told of."""
+
+    # What is decided within this time is not told: whoever is at the console has seen it.
+    after_seconds: _Delay = 30
+    # Also tell when nobody knows what came of an approved call.
+    outcome_unknown: bool = False
+
+
+class ReceiverConfig(NotificationSettings, frozen=True, kw_only=True):
     """`gateway.notifications.receivers.NAME`: one place to which one participant's notifications go."""
 
     # Whose: it is told what it may decide, and neither its own proposals nor what it rejected.
     participant: _Text
     # How: `webhook` (signed JSON), `ntfy`, `slack` (an incoming webhook) or `email` (by `gateway.smtp`).
     type: ReceiverType
-    # The environment variable that holds the URL. The URL never stands in this file: it often is a secret.
-    url_env: str | None = None
-    # Or the file that holds it, readable by its owner alone.
-    url_file: Path | None = None
-    # Webhook: the environment variable that holds the secret with which messages are signed.
-    secret_env: str | None = None
-    # Or the file that holds it, readable by its owner alone.
-    secret_file: Path | None = None
-    # ntfy: the environment variable that holds an access token, for a topic that needs one.
-    token_env: str | None = None
-    # Or the file that holds it, readable by its owner alone.
-    token_file: Path | None = None
+    # A URL often is a secret, so this names the file of its owner alone, or the variable, that holds it.
+    url: InFileOrEnvironment | None = None
+    # Webhook: what holds the secret with which messages are signed, likewise.
+    secret: InFileOrEnvironment | None = None
+    # ntfy: what holds an access token, for a topic that needs one, likewise.
+    token: InFileOrEnvironment | None = None
     # E-mail: to whom.
     address: str | None = None
     # Only proposals in these spaces; by default in all in which the participant is a member.
     spaces: tuple[str, ...] | None = None
-    # What is decided within this time is not told: whoever is at the console has seen it.
-    after_seconds: _Delay = 30
     # When nothing is sent: {from: "22:00", to: "07:00", time_zone: Europe/Berlin}.
     quiet_hours: QuietHours | None = None
-    # Also tell when nobody knows what came of an approved call.
-    outcome_unknown: bool = False
     # Also send the arguments of the call, which may be confidential, to whoever runs the receiver.
     include_arguments: bool = False
-    # The URL that was found there; not a setting.
-    url: Secret | None = None
-    # The access token that was found there; not a setting.
-    token: Secret | None = None
-    # The secret that was found there; not a setting.
-    secret: Secret | None = None
 
 
-class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
+class PushConfig(NotificationSettings, frozen=True, kw_only=True):
     """`gateway.notifications.push`: Web Push to browsers in which people turn notifications on."""
 
     # Off: nobody can turn notifications on, and those that are on are not sent.
@@ -88,10 +80,6 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
     )
     # For a push service in your own network. Lets members make the gateway connect to machines there.
     allow_private_addresses: bool = False
-    # What is decided within this time is not told: whoever is at the console has seen it.
-    after_seconds: _Delay = 30
-    # Also tell when nobody knows what came of an approved call.
-    outcome_unknown: bool = False
     # Devices of all together. Each looks for something to tell every two seconds.
     max_devices: _Positive = 200
     # Devices of who signs in with a provider (`gateway.oidc`) or a passkey are told for so long after they

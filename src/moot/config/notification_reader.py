@@ -10,12 +10,10 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import msgspec
-
 from moot.config.configuration import SpaceSettings
 from moot.config.gateway_config import GatewayConfig, is_loopback
+from moot.config.kept_secret import read_with_secrets
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
-from moot.config.secret import Secret
 from moot.config.section_reader import at, checked, mapping, read_struct
 from moot.config.space_reader import participant_name
 from moot.config.token_source import TokenSource
@@ -28,8 +26,6 @@ _RECEIVER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _URL: Final = re.compile(r"https?://[!-~]{1,2000}", re.ASCII | re.IGNORECASE)
 # Signs that end a link in a mail or in Slack.
 _PUBLIC_URL: Final = re.compile(r"https?://[^\s<>|\"'`\\^{}#?@]{1,500}", re.ASCII | re.IGNORECASE)
-# What is read with the settings, but is none.
-_NOT_SETTINGS: Final = ("url", "secret", "token")
 # What a receiver needs, and what it may have, by its type.
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "webhook": ("url", "secret"),
@@ -106,21 +102,18 @@ def _read_receiver(name: str, value: Json, path: str, folder: Path, secrets: Tok
             f"{path}: a receiver's name has 1 to 64 letters, digits, '.', '_' or '-',"
             " and starts with a letter or digit"
         )
-    section = mapping(value, path)
-    for key in _NOT_SETTINGS:
-        if key in section:
-            raise UsageError(
-                f"{path}.{key}: never in this file; {key}_file names a file that holds it,"
-                f" {key}_env an environment variable"
-            )
-    readers = {"participant": participant_name, "quiet_hours": _quiet_hours}
-    receiver = read_struct(ReceiverConfig, section, path, readers)
+    receiver = read_with_secrets(
+        ReceiverConfig,
+        value,
+        path,
+        variable=secrets.environment,
+        file=lambda file, place: secrets.secret_in(folder / file, place),
+        readers={"participant": participant_name, "quiet_hours": _quiet_hours},
+    )
     found = {
-        "url": _secret(receiver.url_env, receiver.url_file, f"{path}.url", folder, secrets),
-        "secret": _secret(receiver.secret_env, receiver.secret_file, f"{path}.secret", folder, secrets),
-        "token": _secret(receiver.token_env, receiver.token_file, f"{path}.token", folder, secrets),
-        "address": receiver.address,
-    }
+        key: None if (kept := getattr(receiver, key)) is None else kept.reveal()
+        for key in ("url", "secret", "token")
+    } | {"address": receiver.address}
     needed = _NEEDED[receiver.type]
     for key, value in found.items():
         if value is None and key in needed:
@@ -129,8 +122,7 @@ def _read_receiver(name: str, value: Json, path: str, folder: Path, secrets: Tok
         if value is not None and key not in (*needed, *_POSSIBLE.get(receiver.type, ())):
             raise UsageError(f"{path}: {key} has no meaning for the type {receiver.type}")
     _check_found(receiver.type, found, path)
-    hidden = {key: Secret(text) for key, text in found.items() if text is not None and key in _NOT_SETTINGS}
-    return msgspec.structs.replace(receiver, **hidden)
+    return receiver
 
 
 def _read_push(value: Json, path: str) -> PushConfig:
@@ -194,16 +186,6 @@ def _time_of_day(value: Json, path: str) -> str:
     if found is None:
         raise UsageError(f'{path}: must be a time of day in quotes, as "22:00"')
     return f"{int(found[1]):02}:{found[2]}"
-
-
-def _secret(
-    variable: str | None, file: Path | None, path: str, folder: Path, secrets: TokenSource
-) -> str | None:
-    if variable is not None and file is not None:
-        raise UsageError(f"{path}_env: stands beside {path.rpartition('.')[2]}_file; give one of them")
-    if variable is not None:
-        return secrets.environment(variable, f"{path}_env")
-    return None if file is None else secrets.secret_in(folder / file, f"{path}_file")
 
 
 def _check_signing_secret(secret: str, path: str) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from moot.config.secret import Secret
+from moot.config.kept_secret import InEnvironment
 from moot.protocol.patterns import Capability
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -70,9 +70,7 @@ class IntrospectionConfig(msgspec.Struct, frozen=True, kw_only=True):
     # The client with which the gateway asks; not the public one.
     client_id: Text
     # The environment variable that holds its secret. The secret itself never stands in a file.
-    client_secret_env: Text
-    # What that variable holds; not a setting.
-    client_secret: Secret | None = None
+    client_secret: InEnvironment
     # How often each token is asked about; a revoked one ends within that.
     interval_seconds: Annotated[float, msgspec.Meta(gt=0, le=60)] = 30
 

@@ -11,9 +11,9 @@ import msgspec
 
 from moot.config.configuration import SpaceSettings
 from moot.config.gateway_config import is_loopback
+from moot.config.kept_secret import read_with_secrets
 from moot.config.oidc_config import IntrospectionConfig, McpResource, OidcConfig, SignInRule
 from moot.config.profiles import Profiles, rights_of
-from moot.config.secret import Secret
 from moot.config.section_reader import at, check_keys, checked, mapping, read_struct, strings
 from moot.errors import Refused, UsageError
 from moot.protocol.operation import Json
@@ -24,7 +24,7 @@ _RULE_KEYS: Final = ("match", "participant", "spaces", "profile", "capabilities"
 _TRUST_DOMAIN: Final = re.compile(r"spiffe://[a-z0-9._-]{1,255}")
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,128}")
 # A variable, and the setting that names it → what the variable holds; raises UsageError.
-SecretOf = Callable[[str, str], str]
+SecretOf = Callable[[Json, str], str]
 _CLAIM: Final = re.compile(r"\{([A-Za-z0-9_.:/-]{1,128})\}")
 
 
@@ -105,12 +105,7 @@ def _check_trust_domain(config: OidcConfig, path: str) -> None:
 def _read_introspection(value: Json, path: str, secret_of: SecretOf) -> IntrospectionConfig | None:
     if value is None:
         return None
-    section = mapping(value, path)
-    if "client_secret" in section:
-        raise UsageError(f"{path}.client_secret: never in a file; client_secret_env names the variable")
-    config = read_struct(IntrospectionConfig, section, path)
-    secret = secret_of(config.client_secret_env, f"{path}.client_secret_env")
-    return msgspec.structs.replace(config, client_secret=Secret(secret))
+    return read_with_secrets(IntrospectionConfig, value, path, variable=secret_of)
 
 
 def _read_resources(value: Json, path: str, spaces: Mapping[str, SpaceSettings]) -> tuple[McpResource, ...]:

@@ -253,7 +253,7 @@ async def test_an_agent_that_says_too_much_is_stopped(
         joined(lab, agent),
     ):
         await lab.ask()
-        await lab.wait_for("chat", "max_task_chars); the agent has stopped it")
+        await lab.wait_for("chat", "more than 5000 characters; the agent has stopped it")
         assert sum(len(text) for text in lab.chats()) < 6_000
 
 

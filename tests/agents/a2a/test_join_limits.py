@@ -100,7 +100,7 @@ async def test_an_agent_that_is_silent_is_asked_again_or_left(
         monkeypatch.setattr("moot.agents.a2a.a2a_member.TASK_SECONDS", 0.1)
         async with foreign_agent(hang) as agent, joined(lab, agent) as member:
             await lab.ask()
-            await lab.wait_for("chat", "longer than 0.1 s (task_seconds)")
+            await lab.wait_for("chat", "longer than 0.1 s")
             await until(lambda: not member.file.record.open_chats)
         monkeypatch.setattr("moot.agents.a2a.a2a_member.TASK_SECONDS", 86_400.0)
         monkeypatch.setattr("moot.agents.a2a.agent_client.ANSWER_SECONDS", 0.05)
@@ -138,7 +138,7 @@ async def test_a_task_whose_agent_is_away_is_given_up_and_so_is_a_cancel_without
         await until(lambda: any(each.task_id for each in member.file.record.open_chats))
         agent.is_away = True
         agent.cut.set()
-        await lab.wait_for("chat", "no answer for 0.05 s (retry_seconds)")
+        await lab.wait_for("chat", "no answer for 0.05 s")
 
 
 async def test_answers_artifacts_texts_and_data_are_bounded(
@@ -213,7 +213,7 @@ async def test_chats_that_wait_run_and_come_are_counted(
         # Told once: another agent would answer each time.
         for _ in range(3):
             await lab.ask("more")
-        await lab.wait_for("chat", "(max_chats_per_minute)")
+        await lab.wait_for("chat", "messages a minute")
         running[0].set()
         await until(lambda: len(running) == 2)
         async with connect(lab.gateway.url, "lab", "t-bob") as bob:
@@ -223,7 +223,7 @@ async def test_chats_that_wait_run_and_come_are_counted(
             running[2].set()
             await until(lambda: len(lab.chats()) >= 6)
         assert [text.split()[-1] for text in agent.got] == ["first", "second", "mine"]
-        assert sum("max_chats_per_minute" in text for text in lab.chats()) == 1
+        assert sum("messages a minute" in text for text in lab.chats()) == 1
 
 
 def test_the_oldest_question_is_forgotten(tmp_path: Path) -> None:

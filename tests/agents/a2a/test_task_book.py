@@ -37,7 +37,7 @@ def test_the_oldest_ended_task_makes_room_and_open_ones_never_do(
     monkeypatch.setattr("moot.agents.a2a.task_book.MAX_TASKS", 2)
     book = book_in(tmp_path)
     first, second = task_in(book, "a"), task_in(book, "b")
-    with pytest.raises(UnsupportedOperationError, match="max_tasks"):
+    with pytest.raises(UnsupportedOperationError, match="there are 2 open tasks"):
         book.create("c", "coder", "")
     book.set_state(first, DONE)
     third = task_in(book, "c")

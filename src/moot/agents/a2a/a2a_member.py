@@ -86,8 +86,7 @@ class A2aMember:
             self._refuse_chat,
             max_queued=MAX_QUEUED_CHATS,
             max_per_minute=MAX_CHATS_PER_MINUTE,
-            too_many=f"I pass on {MAX_CHATS_PER_MINUTE} messages a minute of one member "
-            "(max_chats_per_minute): write later.",
+            too_many=f"I pass on {MAX_CHATS_PER_MINUTE} messages a minute of one member: write later.",
             full=f"{MAX_QUEUED_CHATS} messages wait already: write again later.",
         )
         self._running: dict[str, _Work] = {}
@@ -262,7 +261,7 @@ class A2aMember:
                 why = work.stop_why or (
                     "its reasoning was cancelled"
                     if turn.reasoning is not None and turn.reasoning.cancelled.is_set()
-                    else f"it took longer than {TASK_SECONDS:g} s (task_seconds)"
+                    else f"it took longer than {TASK_SECONDS:g} s"
                 )
                 await end_tasks([telling])
                 return f"I stopped: {why}; {await self._cancel(turn)}."

@@ -166,9 +166,7 @@ class AgentClient:
                 raise AgentFault("it does not know this task any more") from None
             except (*_FAULTS, TimeoutError) as fault:
                 if time.monotonic() - last_answer > RETRY_SECONDS:
-                    raise AgentFault(
-                        f"no answer for {RETRY_SECONDS:g} s (retry_seconds): {_text_of(fault)}"
-                    ) from None
+                    raise AgentFault(f"no answer for {RETRY_SECONDS:g} s: {_text_of(fault)}") from None
             await asyncio.sleep(backoff.next_delay())
 
     async def get(self, task_id: str) -> Task:

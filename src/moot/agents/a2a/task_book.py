@@ -163,9 +163,7 @@ class TaskBook:
         if len(self._tasks) >= MAX_TASKS:
             ended = self._most_dispensable()
             if ended is None:
-                raise UnsupportedOperationError(
-                    f"there are {MAX_TASKS} open tasks (max_tasks): try again later"
-                )
+                raise UnsupportedOperationError(f"there are {MAX_TASKS} open tasks: try again later")
             self._remove(ended)
         id = new_id()
         task = Task(id=id, context_id=context_id or new_id())

@@ -138,7 +138,7 @@ class TaskTurn:
 
     def _check_chars(self, more: int) -> None:
         if self._chars + more > MAX_TASK_CHARS:
-            raise AgentTooMuch(f"it said more than {MAX_TASK_CHARS} characters (max_task_chars)")
+            raise AgentTooMuch(f"it said more than {MAX_TASK_CHARS} characters")
 
     async def _take_status(self, status: TaskStatus) -> None:
         self.state = int(status.state)

@@ -136,7 +136,7 @@ class Introspection:
         if not isinstance(address, str):
             raise ValueError("the provider names no introspection_endpoint")
         check_same_security(self._keys.config.issuer, address)
-        secret = "" if config.client_secret is None else config.client_secret.reveal()
+        secret = config.client_secret.reveal()
         # RFC 6749, 2.3.1: both are encoded as in a form before they are joined.
         pair = f"{quote(config.client_id, safe='')}:{quote(secret, safe='')}"
         headers = {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}

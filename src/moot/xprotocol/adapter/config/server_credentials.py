@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from moot.config.gateway_config import Secret
+from moot.config.secret import Secret
 from moot.config.section_reader import at, checked, mapping, one_of, strings
 from moot.config.token_source import TokenSource
 from moot.errors import UsageError
