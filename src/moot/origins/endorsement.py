@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from moot.origins.value_keys import number_text
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -35,27 +37,28 @@ class Endorsement:
         return now < self.until and self.task in ("", task) and self.member in ("", member)
 
 
+class _Payload(msgspec.Struct):
+    value: str | int | float | None = None
+    source: str | None = None
+    task: str | None = None
+    member: str | None = None
+    until: Json = None
+
+
 def read_endorsement(envelope: Envelope, at: float) -> Endorsement | None:
     """What a `moot/endorse` says; None if it says nothing that can be understood."""
-    payload = envelope.payload
-    value, source = payload.get("value"), payload.get("source")
-    if (value is None) == (source is None) or not all(
-        _is_name(payload.get(each)) for each in ("task", "member")
-    ):
+    try:
+        said = msgspec.convert(envelope.payload, _Payload)
+    except msgspec.ValidationError:
         return None
-    if source is not None and not isinstance(source, str):
-        return None
-    if value is not None and (isinstance(value, bool) or not isinstance(value, str | int | float)):
+    value = said.value
+    if (value is None) == (said.source is None):
         return None
     return Endorsement(
-        envelope.id, envelope.sender, at, _until(payload.get("until"), at),
-        value=value if value is None or isinstance(value, str) else number_text(value), source=source,
-        task=payload.get("task") or "", member=payload.get("member") or "",
+        envelope.id, envelope.sender, at, _until(said.until, at),
+        value=value if value is None or isinstance(value, str) else number_text(value), source=said.source,
+        task=said.task or "", member=said.member or "",
     )  # fmt: skip
-
-
-def _is_name(value: Json) -> bool:
-    return value is None or isinstance(value, str)
 
 
 def _until(value: Json, at: float) -> float:

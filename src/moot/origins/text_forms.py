@@ -14,7 +14,7 @@ import binascii
 import quopri
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from html import unescape
 from typing import Final, NamedTuple
@@ -58,10 +58,18 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
 # A line end inside of what mails wrap after so many characters.
 _WRAPPED: Final = re.compile(r"\r?\n(?<=[A-Za-z0-9+/]{12}\n)(?=[A-Za-z0-9+/=])")
 _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?){6,}")
-_QUOTED: Final = re.compile(r"=[0-9A-Fa-f]{2}|=\r?\n")
-_PERCENT: Final = re.compile(r"%[0-9A-Fa-f]{2}")
-_ENTITY: Final = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-z]{2,8});", re.IGNORECASE)
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+# Encodings of single characters: a sign that each has, how it is written, and what reads the whole text.
+_ENCODINGS: Final[tuple[tuple[str, re.Pattern[str], Callable[[str], str]], ...]] = (
+    ("%", re.compile(r"%[0-9A-Fa-f]{2}"), lambda text: unquote(text, errors="replace")),
+    ("&", re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-z]{2,8});", re.IGNORECASE), unescape),
+    ("\\", _ESCAPE, lambda text: _ESCAPE.sub(lambda found: chr(int(found[1] or found[2], 16)), text)),
+    (
+        "=",
+        re.compile(r"=[0-9A-Fa-f]{2}|=\r?\n"),
+        lambda text: quopri.decodestring(text.encode("utf-8", "replace")).decode("utf-8", "replace"),
+    ),
+)
 # Encoded in an encoding in an encoding: nobody does that by accident.
 MAX_DECODINGS: Final = 2
 # What is decoded of one text; the rest is not known.
@@ -180,15 +188,7 @@ def decoded(text: str) -> DecodedText:
 
 def _decode_once(text: str) -> list[str] | None:
     """None if there is too much of it."""
-    found: list[str] = []
-    if "%" in text and _PERCENT.search(text):
-        found.append(unquote(text, errors="replace"))
-    if "&" in text and _ENTITY.search(text):
-        found.append(unescape(text))
-    if "\\" in text and _ESCAPE.search(text):
-        found.append(_ESCAPE.sub(lambda each: chr(int(each[1] or each[2], 16)), text))
-    if "=" in text and _QUOTED.search(text):
-        found.append(quopri.decodestring(text.encode("utf-8", "replace")).decode("utf-8", "replace"))
+    found = [decode(text) for sign, run, decode in _ENCODINGS if sign in text and run.search(text)]
     runs = _BASE64.findall(_WRAPPED.sub("", text) if "\n" in text else text)
     pairs = _HEX.findall(text)
     if len(runs) + len(pairs) > MAX_ENCODED_RUNS:

@@ -59,10 +59,9 @@ class ValueLookup:
         self, path: str, text: str, found: Mapping[Grade, SourcePlace], *, is_address: bool = False
     ) -> ArgumentOrigin:
         """People before the operator, what others wrote before a look-up; if nobody has it: parts of it."""
-        if place := found.get("person"):
-            return ArgumentOrigin(path, text, "person", place)
-        if place := found.get("operator"):
-            return ArgumentOrigin(path, text, "operator", place)
+        for grade in ("person", "operator"):
+            if place := found.get(grade):
+                return ArgumentOrigin(path, text, grade, place)
         if place := found.get("untrusted"):
             return self.by_others(path, text, place)
         if place := found.get("trusted"):

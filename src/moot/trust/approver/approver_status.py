@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from moot.errors import UsageError
 from moot.participant import ToolError
 from moot.participant.joined_space import JoinedSpace
-from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.trust.approver.origin_commands import report_origins
 from moot.trust.approver.rule_history import rule_version
@@ -180,16 +179,8 @@ class ApproverStatus:
         if decision is None:
             # The gateway's history no longer has it.
             return {"id": id}
-        case = decision.case
-        return {
-            "id": id,
-            "proposed_at": rfc3339(case.at),
-            "proposer": case.proposer,
-            "to": list(case.to),
-            "tool": case.tool,
-            "arguments": dict(case.arguments),
-            "decision": "approve" if decision.verdict == "fulfilled" else decision.verdict,
-        }
+        word = "approve" if decision.verdict == "fulfilled" else decision.verdict
+        return {**decision.as_json(), "decision": word}
 
     def report(self) -> dict[str, Json]:
         approver = self._approver

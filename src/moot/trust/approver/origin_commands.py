@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Final
 
 from moot.errors import UsageError
 from moot.origins.endorsement import Endorsement
 from moot.origins.tool_traits import (
-    ToolEntry,
     ToolTraits,
     describe_traits,
     entries_from_json,
@@ -91,7 +91,7 @@ def report_origins(
     tools = sorted(watcher.definitions)[:MAX_REPORTED_TOOLS]
     return {
         "tools": [_tool_report(store, watcher, origins, host, tool) for host, tool in tools],
-        "lines": [{"pattern": each.pattern, **_traits_report(each)} for each in store.tools],
+        "lines": [{"pattern": each.pattern, **_traits_report(*each)} for each in store.tools],
         "endorsements": [
             _endorsement_report(each) for each in origins.memory.endorsements.values() if now < each.until
         ],
@@ -106,19 +106,12 @@ def _tool_report(
     key, listed = f"{host}/{tool}", watcher.definitions[host, tool]
     line = entry_for(store.tools, host, tool)
     is_void = line is not None and line.definition not in (None, listed.digest)
-    traits = origins.traits_of(host, tool)
     claims: Json = None
     if isinstance(listed.annotations, dict) and any(name in listed.annotations for name in _HINTS):
-        claimed = traits_of_annotations(listed.annotations)
-        claims = {
-            "traits": traits_to_json(claimed),
-            "words": describe_traits(tool, claimed),
-            "definition": listed.digest,
-        }
+        claims = _traits_report(key, traits_of_annotations(listed.annotations), listed.digest)
     return {
+        **_traits_report(key, origins.traits_of(host, tool), listed.digest),
         "tool": key,
-        "traits": traits_to_json(traits),
-        "words": describe_traits(tool, traits),
         # Whether somebody said so; else it is taken at its worst.
         "said": line is not None and not is_void and key not in store.changed_tools,
         "line": None if line is None else line.pattern,
@@ -130,21 +123,11 @@ def _tool_report(
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "openWorldHint")
 
 
-def _traits_report(entry: ToolEntry) -> dict[str, Json]:
-    traits: ToolTraits = entry.traits
-    return {
-        "traits": traits_to_json(traits),
-        "words": describe_traits(entry.pattern.partition("/")[2], traits),
-        "definition": entry.definition,
-    }
+def _traits_report(key: str, traits: ToolTraits, definition: str | None) -> dict[str, Json]:
+    words = describe_traits(key.partition("/")[2], traits)
+    return {"traits": traits_to_json(traits), "words": words, "definition": definition}
 
 
 def _endorsement_report(endorsement: Endorsement) -> dict[str, Json]:
-    fields = {name: getattr(endorsement, name) for name in ("value", "source", "task", "member")}
-    return {
-        "id": endorsement.id,
-        "by": endorsement.by,
-        "at": rfc3339(endorsement.at),
-        "until": rfc3339(endorsement.until),
-        **{name: each for name, each in fields.items() if each},
-    }
+    times = {"at": rfc3339(endorsement.at), "until": rfc3339(endorsement.until)}
+    return {name: value for name, value in (asdict(endorsement) | times).items() if value}
