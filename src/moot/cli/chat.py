@@ -107,17 +107,13 @@ def run(options: argparse.Namespace) -> int:
     return run_service(_serve(options))
 
 
+@program.tells_errors
 def run_bind(options: argparse.Namespace) -> int:
     from moot.cli.client.member_token import request_json
-    from moot.cli.client.operation_output import print_error
-    from moot.errors import MootError
 
-    try:
-        settings = connect_settings_of(options)
-        made = request_json("POST", settings, "sign-in-links", settings.token.reveal(), json={"for": "chat"})
-        minutes = round(float(made["valid_seconds"]) / 60)
-    except MootError as fault:
-        return print_error(fault, as_json=False)
+    settings = connect_settings_of(options)
+    made = request_json("POST", settings, "sign-in-links", settings.token.reveal(), json={"for": "chat"})
+    minutes = round(float(made["valid_seconds"]) / 60)
     print(f"bind {made['code']}")
     print(f"Send this line to the bot, in a room of the two of you, within {minutes} minutes. It works once.")
     print("Show it to nobody else: whoever sends it first decides as you.")

@@ -39,19 +39,10 @@ def add_command(commands: Any, name: str) -> None:
     add_json(form)
     form.add_argument("--csv", action="store_true", help="print CSV, for spreadsheets")
     add_connect_options(parser)
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_report)
 
 
-def _run(options: argparse.Namespace) -> int:
-    from moot.cli.client.operation_output import print_error
-    from moot.errors import MootError
-
-    try:
-        return _report(options)
-    except MootError as fault:
-        return print_error(fault, as_json=options.json)
-
-
+@program.tells_errors
 def _report(options: argparse.Namespace) -> int:
     from moot.cli.client.gateway_request import request_gateway
     from moot.cli.client.member_token import request_json

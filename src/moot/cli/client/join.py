@@ -20,7 +20,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.client.connect_options import add_connect_options, connect_settings_of
-from moot.cli.client.operation_output import print_error
 from moot.cli.client.screen import Screen, lines_from_stdin
 from moot.cli.options.shared_options import add_json, add_latest, add_plain
 from moot.cli.process import program
@@ -87,12 +86,10 @@ def add_command(commands: Any, name: str) -> None:
     parser.set_defaults(run=run)
 
 
+@program.tells_errors
 def run(options: argparse.Namespace) -> int:
-    try:
-        # Ctrl-C is how one leaves.
-        return run_service(_join(options))
-    except MootError as fault:
-        return print_error(fault, as_json=options.json)
+    # Ctrl-C is how one leaves.
+    return run_service(_join(options))
 
 
 async def _join(options: argparse.Namespace) -> int:

@@ -50,14 +50,9 @@ def add_access_commands(group: Any) -> None:
         parser.set_defaults(run=run, act=name)
 
 
+@program.tells_errors
 def run(options: argparse.Namespace) -> int:
-    from moot.cli.client.operation_output import print_error
-    from moot.errors import MootError
-
-    try:
-        answer = _ask(options)
-    except MootError as fault:
-        return print_error(fault, as_json=options.json)
+    answer = _ask(options)
     if options.json:
         print(json.dumps(answer))
     elif options.act == "tokens":

@@ -49,21 +49,17 @@ def add_token_command(group: Any) -> None:
     parser.set_defaults(run=run)
 
 
+@program.tells_errors
 def run(options: argparse.Namespace) -> int:
-    from moot.cli.client.operation_output import print_error
     from moot.cli.process.output_file import open_new_file
-    from moot.errors import MootError
 
-    try:
-        settings = _settings_of(options)
-        made = _ask_for_token(settings, options)
-        if options.token_out is None:
-            print(made["token"], flush=True)
-        else:
-            with open_new_file(str(options.token_out)) as file:
-                file.write(f"{made['token']}\n".encode())
-    except MootError as fault:
-        return print_error(fault, as_json=False)
+    settings = _settings_of(options)
+    made = _ask_for_token(settings, options)
+    if options.token_out is None:
+        print(made["token"], flush=True)
+    else:
+        with open_new_file(str(options.token_out)) as file:
+            file.write(f"{made['token']}\n".encode())
     carries = ", ".join(options.only or ()) or "all of its rights"
     print(f"{made['participant_id']}: {carries}, for {options.seconds:g} s", file=sys.stderr)
     return 0

@@ -32,17 +32,13 @@ def add_command(commands: Any, name: str) -> None:
     parser.set_defaults(run=run)
 
 
+@program.tells_errors
 def run(options: argparse.Namespace) -> int:
     from moot.cli.client.browser import has_display, open_browser
-    from moot.cli.client.operation_output import print_error
     from moot.cli.client.sign_in_link import ask_for_link, qr_text
-    from moot.errors import MootError
 
-    try:
-        settings = connect_settings_of(options)
-        link = ask_for_link(settings.url, settings.token.reveal(), elsewhere=options.qr)
-    except MootError as fault:
-        return print_error(fault, as_json=False)
+    settings = connect_settings_of(options)
+    link = ask_for_link(settings.url, settings.token.reveal(), elsewhere=options.qr)
     print(link.address)
     # Without --qr it is for this machine anyway.
     for line in link.lines()[: None if options.qr else 1]:

@@ -98,16 +98,12 @@ def _add_operation(commands: Any, name: str) -> None:
     parser.set_defaults(run=run, operation=operation, timeout=None)
 
 
+@program.tells_errors
 def run(options: argparse.Namespace) -> int:
     """Join, do one thing, leave."""
-    from moot.cli.client.operation_output import print_error
     from moot.cli.process.interruption import run_errand
-    from moot.errors import MootError
 
-    try:
-        return run_errand(_perform(options))
-    except MootError as fault:
-        return print_error(fault, as_json=options.json)
+    return run_errand(_perform(options))
 
 
 async def _perform(options: argparse.Namespace) -> int:

@@ -54,14 +54,9 @@ def add_command(commands: Any, name: str) -> None:
         parser.set_defaults(run=run, act=act)
 
 
+@program.tells_errors
 def run(options: argparse.Namespace) -> int:
-    from moot.cli.client.operation_output import print_error
-    from moot.errors import MootError
-
-    try:
-        answer = _ask(options)
-    except MootError as fault:
-        return print_error(fault, as_json=options.json)
+    answer = _ask(options)
     if options.json:
         print(json.dumps(answer))
     elif options.act == "list":

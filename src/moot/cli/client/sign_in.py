@@ -47,15 +47,11 @@ def add_command(commands: Any, name: str) -> None:
     parser.set_defaults(run=run)
 
 
+@program.tells_errors
 def run(options: argparse.Namespace) -> int:
-    from moot.cli.client.operation_output import print_error
     from moot.cli.process.interruption import run_errand
-    from moot.errors import MootError
 
-    try:
-        return run_errand(_sign_in(options))
-    except MootError as fault:
-        return print_error(fault, as_json=False)
+    return run_errand(_sign_in(options))
 
 
 async def _sign_in(options: argparse.Namespace) -> int:

@@ -12,7 +12,6 @@ from moot.cli.gateway.admin_request import add_gateway_options, ask_gateway, typ
 from moot.cli.options.shared_options import add_json
 from moot.cli.process import program
 from moot.cli.process.exit_codes import EXIT_FAILED, EXIT_OK
-from moot.errors import MootError
 
 if TYPE_CHECKING:
     from moot.protocol.operation import Json
@@ -108,17 +107,14 @@ def add_command(commands: Any, name: str) -> None:
     parser.set_defaults(run=run)
 
 
+@program.tells_errors
 def run_drop(options: argparse.Namespace) -> int:
-    from moot.cli.client.operation_output import print_error
     from moot.operations.terminal_escape import printable
 
     name = printable(options.space)
     if not type_name(options, f"Drops {name} for good, with its members, rights and proposals."):
         return EXIT_FAILED
-    try:
-        answer = ask_gateway(options, "DELETE", f"admin/cluster/spaces/{quote(options.space, safe='')}")
-    except MootError as fault:
-        return print_error(fault, as_json=False)
+    answer = ask_gateway(options, "DELETE", f"admin/cluster/spaces/{quote(options.space, safe='')}")
     print(f"{name} is dropped; what gateways have of it in their data folders is kept")
     if answer["not_asked"]:
         gone = printable(", ".join(answer["not_asked"]))
@@ -126,40 +122,34 @@ def run_drop(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+@program.tells_errors
 def run_leave(options: argparse.Namespace) -> int:
     return _move(options, "DELETE")
 
 
+@program.tells_errors
 def run_serve(options: argparse.Namespace) -> int:
     return _move(options, "POST")
 
 
 def _move(options: argparse.Namespace, method: str) -> int:
-    from moot.cli.client.operation_output import print_error
     from moot.operations.terminal_escape import printable
 
-    try:
-        if not options.shards:
-            # Not the common one, which is always served.
-            status = ask_gateway(options, "GET", "admin/cluster", compare="false")
-            options.shards = [each["shard"] for each in status["nats"]["streams"] if each["shard"]]
-        for shard in options.shards:
-            path = f"admin/cluster/shards/{shard}"
-            answer = ask_gateway(options, method, path, gateway=options.name)
-            serves = ", ".join(str(each) for each in answer["serves"])
-            print(f"{printable(answer['gateway'])} serves shard {serves} of {answer['shards']}")
-    except MootError as fault:
-        return print_error(fault, as_json=False)
+    if not options.shards:
+        # Not the common one, which is always served.
+        status = ask_gateway(options, "GET", "admin/cluster", compare="false")
+        options.shards = [each["shard"] for each in status["nats"]["streams"] if each["shard"]]
+    for shard in options.shards:
+        path = f"admin/cluster/shards/{shard}"
+        answer = ask_gateway(options, method, path, gateway=options.name)
+        serves = ", ".join(str(each) for each in answer["serves"])
+        print(f"{printable(answer['gateway'])} serves shard {serves} of {answer['shards']}")
     return EXIT_OK
 
 
+@program.tells_errors
 def run(options: argparse.Namespace) -> int:
-    from moot.cli.client.operation_output import print_error
-
-    try:
-        status = ask_gateway(options, "GET", "admin/cluster", compare="true" if options.compare else "false")
-    except MootError as fault:
-        return print_error(fault, as_json=options.json)
+    status = ask_gateway(options, "GET", "admin/cluster", compare="true" if options.compare else "false")
     if options.json:
         print(json.dumps(status, indent=2), flush=True)
     else:

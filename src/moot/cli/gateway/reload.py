@@ -45,14 +45,11 @@ def add_command(commands: Any, name: str) -> None:
     parser.set_defaults(run=run)
 
 
+@program.tells_errors
 def run(options: argparse.Namespace) -> int:
-    from moot.cli.client.operation_output import print_error
     from moot.operations.terminal_escape import printable
 
-    try:
-        report, notes = _reload(options)
-    except MootError as fault:
-        return print_error(fault, as_json=options.json)
+    report, notes = _reload(options)
     if options.json:
         print(json.dumps({"reloaded": report.reloaded, "lines": report.lines, "notes": notes}))
     else:

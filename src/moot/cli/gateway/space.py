@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -13,7 +11,6 @@ from moot.cli.gateway.admin_request import add_gateway_options, ask_gateway, typ
 from moot.cli.options.shared_options import add_json
 from moot.cli.process import program
 from moot.cli.process.exit_codes import EXIT_FAILED, EXIT_OK
-from moot.errors import MootError
 
 _ABOUT = """\
 Makes, archives and deletes spaces while the gateway runs, without editing its file: in a cluster on all
@@ -56,7 +53,7 @@ def add_command(commands: Any, name: str) -> None:
     create.add_argument(
         "--like", metavar="OTHER", help="after this space of the file (default: the default one)"
     )
-    create.set_defaults(run=partial(_run, _create))
+    create.set_defaults(run=_create)
     archive = program.add_command(
         group,
         "archive",
@@ -65,7 +62,7 @@ def add_command(commands: Any, name: str) -> None:
         examples="  moot space archive garden\n",
     )
     archive.add_argument("space", metavar="SPACE", help="its name")
-    archive.set_defaults(run=partial(_run, _archive))
+    archive.set_defaults(run=_archive)
     delete = program.add_command(
         group,
         "delete",
@@ -75,7 +72,7 @@ def add_command(commands: Any, name: str) -> None:
     )
     delete.add_argument("space", metavar="SPACE", help="its name")
     delete.add_argument("--yes", action="store_true", help="do not ask; for scripts")
-    delete.set_defaults(run=partial(_run, _delete))
+    delete.set_defaults(run=_delete)
     listing = program.add_command(
         group,
         "list",
@@ -84,20 +81,12 @@ def add_command(commands: Any, name: str) -> None:
         examples="  moot space list\n  moot space list --json\n",
     )
     add_json(listing)
-    listing.set_defaults(run=partial(_run, _list))
+    listing.set_defaults(run=_list)
     for parser in (create, archive, delete, listing):
         add_gateway_options(parser)
 
 
-def _run(work: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
-    from moot.cli.client.operation_output import print_error
-
-    try:
-        return work(options)
-    except MootError as fault:
-        return print_error(fault, as_json=getattr(options, "json", False))
-
-
+@program.tells_errors
 def _create(options: argparse.Namespace) -> int:
     from moot.operations.terminal_escape import printable
 
@@ -108,6 +97,7 @@ def _create(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+@program.tells_errors
 def _archive(options: argparse.Namespace) -> int:
     from moot.operations.terminal_escape import printable
 
@@ -118,6 +108,7 @@ def _archive(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+@program.tells_errors
 def _delete(options: argparse.Namespace) -> int:
     from moot.operations.terminal_escape import printable
 
@@ -129,6 +120,7 @@ def _delete(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+@program.tells_errors
 def _list(options: argparse.Namespace) -> int:
     from moot.cli.process.table_output import print_table
     from moot.operations.text_table import TextTable

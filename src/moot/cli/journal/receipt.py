@@ -64,20 +64,15 @@ def add_command(commands: Any, name: str) -> None:
     parser.set_defaults(run=_run)
 
 
+@program.tells_errors
 def _run(options: argparse.Namespace) -> int:
-    from moot.cli.client.operation_output import print_error
-    from moot.errors import MootError
-
-    try:
-        if options.what == _VERIFY:
-            return _verify(options)
-        if options.what == _KEY:
-            return _print_keys(options)
-        if options.file is not None:
-            raise UsageError("one receipt at a time; `moot receipt verify FILE` verifies one")
-        return _make(options)
-    except MootError as fault:
-        return print_error(fault, as_json=options.json)
+    if options.what == _VERIFY:
+        return _verify(options)
+    if options.what == _KEY:
+        return _print_keys(options)
+    if options.file is not None:
+        raise UsageError("one receipt at a time; `moot receipt verify FILE` verifies one")
+    return _make(options)
 
 
 def _print_keys(options: argparse.Namespace) -> int:

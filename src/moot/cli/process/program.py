@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import wraps
 from typing import IO, Any, Final, NoReturn
 
 from moot import tracing
@@ -183,6 +184,21 @@ class RefuseToken(argparse.Action):
             " --token-file FILE; commands that people type also read MOOT_TOKEN_FILE and MOOT_TOKEN."
             " If this one was a real token, have another one made"
         )
+
+
+def tells_errors(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """For a command whose errors quote others: they are escaped for a terminal, and JSON with `--json`."""
+
+    @wraps(run)
+    def tell(options: argparse.Namespace) -> int:
+        try:
+            return run(options)
+        except MootError as fault:
+            from moot.cli.client.operation_output import print_error
+
+            return print_error(fault, as_json=getattr(options, "json", False))
+
+    return tell
 
 
 def did_you_mean(word: str, known: Collection[str]) -> str | None:

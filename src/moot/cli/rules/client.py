@@ -14,7 +14,6 @@ from moot.cli.process import program
 from moot.cli.process.table_output import print_table
 from moot.cli.rules import rule_changes
 from moot.cli.rules.approver_client import ask_approver
-from moot.errors import MootError
 from moot.operations.operation import OperationResult, add_reason
 from moot.operations.terminal_escape import printable
 from moot.operations.text_table import TextTable
@@ -139,14 +138,12 @@ def add_action(group: Any, name: str, act: Act, help: str, examples: str) -> Any
     return parser
 
 
+@program.tells_errors
 def _run(options: argparse.Namespace) -> int:
-    from moot.cli.client.operation_output import print_error, print_result
+    from moot.cli.client.operation_output import print_result
     from moot.cli.process.interruption import run_errand
 
-    try:
-        found = run_errand(_perform(options))
-    except MootError as fault:
-        return print_error(fault, as_json=options.json)
+    found = run_errand(_perform(options))
     if isinstance(found, OperationResult):
         print_result(found, as_json=options.json)
     elif options.json:
