@@ -93,6 +93,15 @@ def append_lines(path: Path, lines: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def sync_folder(folder: Path) -> None:
+    """A new name is on disk only when its folder is; raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextmanager
 def lock_file(file: Path) -> Iterator[None]:
     """Hold a file that several processes change while others wait, by a lock beside it; raises OSError."""

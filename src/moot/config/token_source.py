@@ -21,7 +21,7 @@ from typing import Final
 from moot.config.secret import Secret
 from moot.config.section_reader import checked
 from moot.errors import UsageError
-from moot.private_files import FileToken, check_folder
+from moot.private_files import FileToken, check_folder, sync_folder
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
 from moot.resilience.disk_room import FREE_IT, is_disk_full
@@ -200,12 +200,8 @@ def replace_token_file(file: Path, token: str) -> bool:
     """
     try:
         write_atomically(file, f"{token}\n".encode("ascii"))
-        folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            # Or the old one could be back after a power cut, and be void.
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        # Or the old one could be back after a power cut, and be void.
+        sync_folder(file.parent)
     except OSError:
         file.unlink(missing_ok=True)
         return False

@@ -35,9 +35,10 @@ from moot.evidence.merkle_tree import (
 )
 from moot.evidence.signed_note import Note, NoteError, Signature, SignerKey, VerifierKey
 from moot.evidence.tiles import WIDTH, Tile, bundle, subtree_from
+from moot.private_files import sync_folder
 from moot.resilience.atomic_file import write_atomically
 from moot.store.journal_backwards import records_before
-from moot.store.journal_segments import make_folder, sync_folder
+from moot.store.journal_segments import make_folder
 from moot.store.record_chain import entry_of, shared_number
 
 FOLDER: Final = "log"

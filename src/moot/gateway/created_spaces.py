@@ -21,9 +21,9 @@ import msgspec
 from moot.config.connect_settings import LIKE_FILE
 from moot.errors import InvalidOperation, UsageError
 from moot.gateway.hosting.space_host import SpaceHost
+from moot.private_files import sync_folder
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
-from moot.store.journal_segments import sync_folder
 
 _ENDED_FILE: Final = "ended"
 # In the folder of a space: of which cluster's log its journal is a copy.

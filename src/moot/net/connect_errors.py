@@ -37,7 +37,7 @@ def explain_failed_request(url: str, fault: Exception, *, what: str = "a gateway
 
 def explain_unreachable(url: str, fault: Unreachable, *, what: str = "a gateway") -> Unreachable:
     """An Unreachable that says what to try; `what` should be there."""
-    cause, address = fault.__cause__, _without_query(url)
+    cause, address = fault.__cause__, without_query(url)
     start = f"{address} cannot be reached"
     match cause:
         case ConnectionRefusedError():
@@ -79,13 +79,13 @@ def explain_not_admitted(url: str, fault: UpgradeRefused, token: str | None = No
         error = str(body.get("message") or body["error"])[:_MAX_CHARACTERS]
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         # A gateway answers errors in JSON.
-        message = f"{_without_query(url)} is not a gateway (HTTP {fault.status})"
+        message = f"{without_query(url)} is not a gateway (HTTP {fault.status})"
         return NotAdmitted(f"{message}. Check the address and the port", status=fault.status)
     hint = _HINTS.get(fault.status, "the gateway did not let us in")
     if isinstance(token, FileToken) and fault.status in (401, 403):
         hint = _hint_about(token, fault.status)
     return NotAdmitted(
-        f"{hint} (HTTP {fault.status} from {_without_query(url)}: {error})", status=fault.status
+        f"{hint} (HTTP {fault.status} from {without_query(url)}: {error})", status=fault.status
     )
 
 
@@ -98,11 +98,11 @@ def _hint_about(token: FileToken, status: int) -> str:
     return f"{start}: check the file, or have another token made"
 
 
-def _without_query(url: str) -> str:
+def without_query(url: str) -> str:
     """An address without its query, which may hold secrets."""
     return url.partition("?")[0]
 
 
 def _without_tls(url: str) -> str:
     scheme = urlsplit(url).scheme
-    return f"{_SECURE.get(scheme, scheme)}{_without_query(url)[len(scheme) :]}"
+    return f"{_SECURE.get(scheme, scheme)}{without_query(url)[len(scheme) :]}"

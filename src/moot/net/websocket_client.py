@@ -33,6 +33,7 @@ from picows import (
 )
 
 from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
+from moot.net.connect_errors import without_query
 from moot.net.outbound import OpenSocket, explain_untrusted
 from moot.net.upgrade_refused import UpgradeRefused
 from moot.protocol.close_codes import CLOSE_CODES
@@ -318,21 +319,21 @@ async def dial(
         line.abort()
         if fault.response is not None:
             raise UpgradeRefused(int(fault.response.status), fault.raw_body or b"") from None
-        raise Unreachable(f"{_without_query(url)} is no WebSocket server: {fault}") from None
+        raise Unreachable(f"{without_query(url)} is no WebSocket server: {fault}") from None
     except ssl.SSLCertVerificationError as fault:
         line.abort()
-        raise Unreachable(f"{_without_query(url)} cannot be reached: {explain_untrusted(fault)}") from fault
+        raise Unreachable(f"{without_query(url)} cannot be reached: {explain_untrusted(fault)}") from fault
     except (OSError, WSError, EOFError, UnicodeError) as fault:
         # TimeoutError is an OSError; ssl's errors are too. A host that is no name at all is a UnicodeError.
         line.abort()
         why = str(fault) or f"nothing within {limits.connect_seconds:g} s"
-        raise Unreachable(f"{_without_query(url)} cannot be reached: {why}") from fault
+        raise Unreachable(f"{without_query(url)} cannot be reached: {why}") from fault
     except BaseException:
         line.abort()
         raise
     if not line._has_opened:
         # A server that hangs up in the middle of the handshake leaves a socket that never opened.
-        raise Unreachable(f"{_without_query(url)} hung up before it was a WebSocket")
+        raise Unreachable(f"{without_query(url)} hung up before it was a WebSocket")
     return line
 
 
@@ -359,8 +360,3 @@ def should_reconnect(code: int) -> bool:
     row = CLOSE_CODES.get(code)
     # Unknown codes come from a proxy or the network, and say nothing about us.
     return row.reconnect if row is not None else True
-
-
-def _without_query(url: str) -> str:
-    """An address without its query, which may hold secrets."""
-    return url.partition("?")[0]

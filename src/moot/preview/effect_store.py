@@ -20,6 +20,7 @@ from typing import Final, Literal
 import msgspec
 
 from moot.preview.call_effect import CallEffect, read_effect
+from moot.private_files import sync_folder
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
 
@@ -156,12 +157,3 @@ def _size(stored: StoredEffect) -> int:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-
-
-def sync_folder(folder: Path) -> None:
-    """Returns when the names in a folder are on disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -27,7 +27,7 @@ import msgspec
 
 from moot.preview.apply_steps import ApplyStep, steps_of, tree_of
 from moot.preview.call_effect import PathChange, PathState
-from moot.preview.effect_store import EffectStatus, EffectStore, StoredEffect, sync_folder
+from moot.preview.effect_store import EffectStatus, EffectStore, StoredEffect
 from moot.preview.path_state import (
     FOLDER_FLAGS,
     NotBound,
@@ -39,6 +39,7 @@ from moot.preview.path_state import (
     remove_tree,
     set_modes,
 )
+from moot.private_files import sync_folder
 from moot.resilience.atomic_file import write_atomically
 
 log = logging.getLogger(__name__)

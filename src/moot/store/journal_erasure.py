@@ -26,12 +26,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from moot.errors import UsageError
+from moot.private_files import sync_folder
 from moot.protocol import strict_json
 from moot.protocol.kinds import KINDS
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
 from moot.store.journal_reader import START, JournalRecord, read_blocks
-from moot.store.journal_segments import HOLD_FILE, segments_of, sync_folder
+from moot.store.journal_segments import HOLD_FILE, segments_of
 from moot.store.record_chain import entry_of, hash_in, is_erased, line, number_in, shared_number
 from moot.store.segment_writer import SegmentWriter
 

@@ -17,14 +17,8 @@ from typing import Final, NamedTuple
 import orjson
 
 from moot.errors import UsageError
-from moot.store.journal_segments import (
-    REMOVED_FILE,
-    chain_start,
-    first_head,
-    make_folder,
-    segments_of,
-    sync_folder,
-)
+from moot.private_files import sync_folder
+from moot.store.journal_segments import REMOVED_FILE, chain_start, first_head, make_folder, segments_of
 from moot.store.record_chain import (
     ChainHead,
     batch_hash,

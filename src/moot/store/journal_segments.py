@@ -31,6 +31,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from moot.errors import UsageError
+from moot.private_files import sync_folder
 from moot.resilience.atomic_file import write_atomically
 from moot.store.record_chain import SEAL_BYTES, ChainCheck, ChainHead, follow, hash_in
 
@@ -238,15 +239,6 @@ def make_folder(folder: Path) -> None:
     make_folder(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)
     sync_folder(folder.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """A new name is on disk only when its folder is."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def last_line(path: Path) -> bytes:

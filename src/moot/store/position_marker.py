@@ -15,8 +15,9 @@ from typing import Final
 import msgspec
 
 from moot.errors import UsageError
+from moot.private_files import sync_folder
 from moot.resilience.atomic_file import write_atomically
-from moot.store.journal_segments import repair_hint, sync_folder
+from moot.store.journal_segments import repair_hint
 
 MARKER_FILE: Final = "position.json"
 

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from moot.errors import FolderInUse
+from moot.private_files import sync_folder
 from moot.store.journal_segments import (
     ended_early_error,
     find_tail,
     make_folder,
     remove_leftovers,
     segment_at,
-    sync_folder,
 )
 from moot.store.record_chain import ChainHead, Lines, seal
 

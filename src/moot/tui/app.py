@@ -28,8 +28,8 @@ from moot.operations.terminal_escape import printable
 from moot.operations.trust_log import TrustLog
 from moot.participant import JoinedSpace, MissedMessages, SeenProposal, StreamInfo
 from moot.protocol.envelope import Envelope
+from moot.resilience.task_set import BackgroundTasks
 from moot.tui import manual
-from moot.tui.background_tasks import BackgroundTasks
 from moot.tui.bars import KeyBar, StatusBar
 from moot.tui.commands import call_command, command_table
 from moot.tui.completion import Completion, complete

@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from moot.bridges.space import kept_calls
 from moot.bridges.space.calls_file import CallsFile, RecordedCall
@@ -55,7 +55,7 @@ from moot.participant.calls.call_options import CallOptions
 from moot.participant.connection.envelope_writer import new_id
 from moot.participant.decisions.seen_proposal import RecordedProposal, SeenProposal
 from moot.protocol.continuation import given_input
-from moot.resilience.task_set import wait_for_any
+from moot.resilience.task_set import BackgroundTasks, wait_for_any
 
 log = logging.getLogger(__name__)
 
@@ -95,16 +95,15 @@ class PendingCalls:
         self._restored = asyncio.Event()
         self._refreshed_at = 0.0
         self._group = asyncio.TaskGroup()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(self._group)
 
     async def __aenter__(self) -> PendingCalls:
         await self._group.__aenter__()
-        self._spawn(self._restore())
+        self._tasks.start(self._restore())
         return self
 
     async def __aexit__(self, *_fault: object) -> None:
-        for task in tuple(self._tasks):
-            task.cancel()
+        self._tasks.cancel()
         await self._group.__aexit__(None, None, None)
 
     # Looking up
@@ -168,12 +167,14 @@ class PendingCalls:
             # In a task of its own: it goes on if this request is cancelled, and a repeated call finds it.
             made = self._proposing[kind] = asyncio.get_running_loop().create_future()
             made.add_done_callback(lambda made: self._on_proposed(kind, made))
-            self._spawn(self._make(made, host, params, call, what))
+            self._tasks.start(self._make(made, host, params, call, what))
         try:
             pending = await asyncio.shield(made)
         except asyncio.CancelledError as cancellation:
             # Others may see it by now.
-            self._spawn(self._withdraw_made(made) if CALL_UNWANTED in cancellation.args else self._restore())
+            self._tasks.start(
+                self._withdraw_made(made) if CALL_UNWANTED in cancellation.args else self._restore()
+            )
             raise
         if not is_first:
             pending.note_repetition()
@@ -236,7 +237,7 @@ class PendingCalls:
             )
         except (TimedOut, ConnectionLost):
             # Others may see it by now: whether it arrived is told by the gateway later.
-            self._spawn(self._restore())
+            self._tasks.start(self._restore())
             raise
         except MootError:
             self._calls.forget(record.handle)
@@ -352,7 +353,7 @@ class PendingCalls:
         self, pending: PendingCall, wait: Callable[[], Awaitable[Outcome]], record: RecordedCall
     ) -> None:
         what = record.what
-        following = self._spawn(follow_call(pending, wait, what, record.proposal.to))
+        following = self._tasks.start(follow_call(pending, wait, what, record.proposal.to))
 
         def ended(following: asyncio.Task[None]) -> None:
             # Perhaps before its first step: then nothing in `_follow` can tell it.
@@ -376,7 +377,7 @@ class PendingCalls:
                     done = "approved" if choice == "approve" else "rejected"
                     pending.set_note(f"it could not be {done} from here ({fault}), so it is still open")
 
-        deciding = self._spawn(decide())
+        deciding = self._tasks.start(decide())
         # An approval goes on until the result is there, also if this request ends before.
         await wait_for_any(deciding, pending.decided.wait())
 
@@ -424,9 +425,3 @@ class PendingCalls:
             pending.settle(error or outcome.result or {}, outcome.note, withdrawn=outcome.withdrawn)
             with suppress(McpError):
                 pending.result()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._group.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task

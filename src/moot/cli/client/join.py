@@ -35,7 +35,7 @@ from moot.operations.operation import (
 )
 from moot.operations.terminal_escape import printable
 from moot.resilience.durations import parse_duration
-from moot.tui.background_tasks import BackgroundTasks
+from moot.resilience.task_set import BackgroundTasks
 
 if TYPE_CHECKING:
     from moot.config.connect_settings import ConnectSettings

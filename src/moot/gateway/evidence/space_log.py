@@ -13,8 +13,9 @@ from moot.evidence.journal_entries import read_entries
 from moot.evidence.log_files import CHECKPOINT_FILE, FOLDER, LogAbout, LogBroken, LogReader, LogWriter
 from moot.evidence.log_keys import LogKeys
 from moot.evidence.signed_note import Note, NoteError
+from moot.private_files import sync_folder
 from moot.store.journal_reader import START
-from moot.store.journal_segments import chain_start, sync_folder
+from moot.store.journal_segments import chain_start
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from moot.errors import UsageError
 from moot.evidence.checkpoint import Checkpoint, parse_checkpoint
 from moot.evidence.signed_note import ED25519, NoteError, SignerKey, VerifierKey
 from moot.evidence.witness import Answer, judge_request
+from moot.private_files import sync_folder
 from moot.resilience.atomic_file import write_atomically
-from moot.store.journal_segments import sync_folder
 
 FOLDER: Final = "witness"
 

@@ -16,8 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from moot.private_files import open_private
-from moot.store.journal_segments import sync_folder
+from moot.private_files import open_private, sync_folder
 
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
 # Of the disk: without a journal nothing happens in a space.

@@ -22,6 +22,7 @@ from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.rights_reduction import describe_reduction, reduce_rights
 from moot.gateway.hosting.space_records import encode_record, load_state, replay
 from moot.gateway.hosting.stored_input import StoredInput, read_input
+from moot.private_files import sync_folder
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
 from moot.space.config_json import save_config
@@ -35,7 +36,7 @@ from moot.store.journal_salvage import (
     salvage,
     sound_prefix,
 )
-from moot.store.journal_segments import chain_start, find_tail, first_head, make_folder, sync_folder
+from moot.store.journal_segments import chain_start, find_tail, first_head, make_folder
 from moot.store.position_marker import PositionMarker, join_markers, read_marker, write_marker
 
 T = TypeVar("T")

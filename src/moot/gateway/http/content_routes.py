@@ -63,7 +63,7 @@ class ContentRoutes:
 
     async def add(self, request: Request) -> Response:
         """Keep a value; answers with its hash."""
-        identity = await self._identify(request)
+        identity = await self._identity.reader(request)
         most = large_content.MAX_CONTENT_BYTES
         too_large = AccessDenied(413, f"a value has at most {most} bytes")
         length = request.headers.get("content-length", "")
@@ -77,7 +77,7 @@ class ContentRoutes:
             if body is None:
                 return denied(too_large)
             # It may have taken a while: a token that is void by now sends nothing.
-            await self._identify(request)
+            await self._identity.reader(request)
             try:
                 digest = await self._keep(identity.host, body)
             except ResourceLimit as full:
@@ -95,7 +95,7 @@ class ContentRoutes:
 
     async def get(self, request: Request) -> Response:
         """A value, as it was sent."""
-        identity = await self._identify(request)
+        identity = await self._identity.reader(request)
         if (busy := _take(self._fetches, identity)) is not None:
             return denied(busy)
         digest = request.path_params["sha256"]
@@ -110,12 +110,6 @@ class ContentRoutes:
         if path is None:
             return denied(gone)
         return FileResponse(path, media_type=_MEDIA_TYPE, headers=_HEADERS)
-
-    async def _identify(self, request: Request) -> TokenIdentity:
-        identity = await self._identity.in_space(request)
-        # Whoever was removed reads nothing.
-        identity.host.space.state.roster.find(identity.name)
-        return identity
 
 
 def _take(rates: RateLimits, identity: TokenIdentity) -> AccessDenied | None:

@@ -66,6 +66,12 @@ class RequestIdentity:
         await identity.wait_admitted()
         return identity
 
+    async def reader(self, request: Request) -> TokenIdentity:
+        """As `in_space`; raises Refused for whoever was removed, who reads nothing."""
+        identity = await self.in_space(request)
+        identity.host.space.state.roster.find(identity.name)
+        return identity
+
     async def everywhere(self, request: Request) -> list[TokenIdentity]:
         """Who calls, in each space that the token opens; raises RequestRefused if there is none."""
         identities, refusal = await self._directory.identify_everywhere_current(

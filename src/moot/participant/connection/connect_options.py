@@ -10,13 +10,13 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import orjson
 
-from moot.errors import UsageError
+from moot.errors import MalformedEnvelope, UsageError
 from moot.net.http_client import HttpClient
 from moot.net.outbound import OpenSocket
 from moot.net.websocket_client import websocket_url
 from moot.participant.limits import DEFAULT_LIMITS, ParticipantLimits
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import DialectName
+from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json
 
 # D-02, what of our own comes back to us: everything, nothing, or what nobody answers: all but requests that
@@ -86,6 +86,13 @@ class ConnectOptions:
         if self.passive:
             query["answers"] = "0"
         return websocket_url(url, "/ws", query)
+
+    def decode(self, raw: bytes) -> Envelope | None:
+        """What the gateway kept of an envelope; None where it is none."""
+        try:
+            return DIALECTS[self.dialect].decode(raw)
+        except MalformedEnvelope:
+            return None
 
     def history_url(self, url: str, participant: str, since: float) -> str:
         """Where the gateway at `url` lists what a participant was sent since then (seconds since 1970)."""

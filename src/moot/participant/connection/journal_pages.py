@@ -7,10 +7,9 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from moot.errors import MalformedEnvelope, MootError
+from moot.errors import MootError
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.whole_proposal import find_space, get_when_allowed
-from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 
 # A gateway gives 500 messages a page.
@@ -49,7 +48,7 @@ async def fetch_journal(options: ConnectOptions, url: str, max_messages: int) ->
                 log.debug("no journal", extra={"status": status})
                 break
             page = _page_decoder.decode(body)
-            decoded = [_decode(options, bytes(raw)) for raw in page.messages]
+            decoded = [options.decode(bytes(raw)) for raw in page.messages]
             found[:0] = [each for each in decoded if each is not None]
             has_gap = has_gap or page.gap or None in decoded
             if page.end == "not_kept":
@@ -62,10 +61,3 @@ async def fetch_journal(options: ConnectOptions, url: str, max_messages: int) ->
     except (MootError, msgspec.DecodeError) as fault:
         log.debug("no journal", extra={"why": str(fault)})
     return JournalPast(found)
-
-
-def _decode(options: ConnectOptions, raw: bytes) -> Envelope | None:
-    try:
-        return DIALECTS[options.dialect].decode(raw)
-    except MalformedEnvelope:
-        return None

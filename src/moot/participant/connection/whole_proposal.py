@@ -11,9 +11,8 @@ from typing import Final
 
 import msgspec
 
-from moot.errors import MalformedEnvelope, MootError, Refused
+from moot.errors import MootError, Refused
 from moot.participant.connection.connect_options import ConnectOptions
-from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.gateway_proposal import GatewayProposal
 
@@ -54,15 +53,8 @@ async def fetch_history(options: ConnectOptions, url: str, me: str, since: float
     except (MootError, msgspec.DecodeError) as fault:
         log.debug("no history", extra={"why": str(fault)})
         return None
-    decoded = [_decode(options, bytes(raw)) for raw in messages]
+    decoded = [options.decode(bytes(raw)) for raw in messages]
     return [envelope for envelope in decoded if envelope is not None]
-
-
-def _decode(options: ConnectOptions, raw: bytes) -> Envelope | None:
-    try:
-        return DIALECTS[options.dialect].decode(raw)
-    except MalformedEnvelope:
-        return None
 
 
 class _OwnSpace(msgspec.Struct):

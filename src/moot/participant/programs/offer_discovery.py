@@ -27,6 +27,7 @@ from moot.participant.space_calls import LIST_METHODS
 from moot.protocol.envelope import Envelope
 from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
+from moot.resilience.task_set import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class OfferDiscovery:
         # Lists that their members announced as changed: passed on, even if nothing changed here.
         self._announced: set[tuple[str, OfferKind]] = set()
         self._group = asyncio.TaskGroup()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(self._group)
         # First lists that were requested and not answered yet, with the time of the request.
         self._waiting: dict[tuple[str, OfferKind], float] = {}
         # Members that have answered a page of a list: more of them is on its way.
@@ -113,8 +114,7 @@ class OfferDiscovery:
         return self
 
     async def __aexit__(self, *_fault: object) -> None:
-        for task in tuple(self._tasks):
-            task.cancel()
+        self._tasks.cancel()
         await self._group.__aexit__(None, None, None)
 
     async def wait_settled(
@@ -173,10 +173,7 @@ class OfferDiscovery:
             if key in self._requesting:
                 self._again.add(key)
             elif self._space.may_request(member, LIST_METHODS[kind]):
-                task = self._group.create_task(self._request(member, kind))
-                self._requesting[key] = task
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._requesting[key] = self._tasks.start(self._request(member, kind))
 
     def refresh_missing(self) -> None:
         """Request kind we could not request before."""
@@ -266,9 +263,7 @@ class OfferDiscovery:
             self._unowned.append(learned)
             if not self._asking_owners:
                 self._asking_owners, self._learning_since = True, asyncio.get_running_loop().time()
-                task = self._group.create_task(self._learn_owned())
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks.start(self._learn_owned())
         else:
             self._learn(learned, {})
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moot.errors import KeyFileError, UsageError
+from moot.private_files import sync_folder
 from moot.protocol import base64url
 from moot.xprotocol.identity.keys import Identity, OpeningKey, RetiredKey, SigningKey
 
@@ -56,7 +57,7 @@ def create(path: Path, identity: Identity, *, force: bool = False) -> None:
                     "choose another path, or use --force if that is meant"
                 )
             _replace(path, _encode(identity))
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
 
 def load(path: Path) -> Identity:
@@ -90,7 +91,7 @@ def rotate(path: Path, now: int, random: Callable[[int], bytes] = os.urandom) ->
         retired = (RetiredKey(old.opening, now), *old.retired)[:MAX_RETIRED_KEYS]
         new = Identity(old.signing, OpeningKey.generate(random), retired)
         _replace(path, _encode(new))
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     return new
 
 
@@ -178,7 +179,7 @@ def _make_folder(folder: Path) -> None:
     for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
         missing.mkdir(mode=_FOLDER_MODE, exist_ok=True)
         # The folder's own entry must be on the disk, too.
-        _sync_folder(missing.parent)
+        sync_folder(missing.parent)
 
 
 def _check_folder(folder: Path) -> None:
@@ -216,14 +217,6 @@ def _replace(path: Path, text: bytes) -> None:
     except BaseException:
         os.unlink(beside)
         raise
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager
