@@ -7,6 +7,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from moot.chat.card_text import fault_text
+from moot.chat.matrix import MatrixPlatform
+from moot.chat.slack import SlackPlatform
+from moot.chat.telegram import TelegramPlatform
+from moot.errors import UsageError
 from tests.chat.chat_space import CHANNEL, chat_space
 from tests.waiting import until
 
@@ -230,3 +235,18 @@ async def test_who_is_quicker_than_the_end_of_sending_a_card_is_heard(tmp_path: 
         await chat.propose()
         card = await chat.card("@ana")
         await until(lambda: card.card.notes == ("approved by ana, done",))
+
+
+async def test_no_sentence_of_ours_has_backticks_which_no_chat_reads(tmp_path: Path) -> None:
+    async with chat_space(tmp_path) as chat:
+        await chat.say("@ana", "help")
+        await chat.told("dm-@ana", "send me “bind CODE”")
+        await chat.bind("@ana", "ana")
+        await chat.propose()
+        await chat.say("@ana", "approve if it is small", about=(await chat.card("@ana")).id)
+        await chat.told("dm-@ana", "Reply “approve” alone")
+        assert not [text for _, text, _ in chat.platform.told if "`" in text]
+    for platform in (MatrixPlatform, SlackPlatform, TelegramPlatform):
+        assert "`" not in platform.how_to
+    fault = UsageError("no approver is in this space: `moot rules run` starts one")
+    assert fault_text(fault) == "no approver is in this space: “moot rules run” starts one"

@@ -164,7 +164,7 @@ async def test_matrix_with_synapse_and_matrix_nio(tmp_path: Path) -> None:
             person(server, "eve", folder) as eve,
         ):
             room = await ana.do("room", invite=["@moot:local.test"])
-            await ana.see_text("Say `help`")
+            await ana.see_text("Say “help”")
             await ana.say(room, f"bind {await chat.code('ana')}")
             await ana.see_text("now decides as ana")
 

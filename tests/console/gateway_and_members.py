@@ -233,7 +233,7 @@ def offer_tools(space: JoinedSpace) -> None:
 
     @space.tool
     def write_file(path: str, content: str) -> str:
-        """Write a file: `content` replaces what was there."""
+        """Write a file: content replaces what was there."""
         kept[path] = content
         return f"{len(content)} characters written to {path}"
 

@@ -50,7 +50,7 @@ def test_an_open_proposal_shows_who_what_where_and_every_argument(page_as: PageA
     head = detail(page).get_by_role("heading", level=2)
     expect(head).to_contain_text("agent wants to write notes.txt")
     expect(detail(page)).to_contain_text("on files")
-    expect(detail(page)).to_contain_text("Write a file: `content` replaces what was there.")
+    expect(detail(page)).to_contain_text("Write a file: content replaces what was there.")
     call = detail(page).locator(".arguments")
     expect(call).to_contain_text("notes.txt")
     expect(call).to_contain_text(str(BIG))
@@ -136,6 +136,13 @@ def test_a_rejection_carries_its_reason_and_words_and_leaves_the_proposal_open(
     expect(story).to_contain_text("not on a Sunday")
     expect(row(page, "write_file")).to_contain_text("Rejected by you")
     expect(detail(page).get_by_role("button", name="Approve once")).to_be_enabled()
+    # Nobody is offered what they have done already.
+    expect(detail(page).get_by_role("group", name="Decide")).to_contain_text("You rejected it.")
+    expect(detail(page).get_by_role("button", name="Reject")).to_have_count(0)
+    page.keyboard.press("r")
+    page.keyboard.press("a")
+    expect(detail(page).get_by_role("button", name="Yes, approve")).to_be_visible()
+    expect(page.locator("dialog")).to_have_count(0)
     reject, chat = gathered(said, 2)
     assert (reject.payload, list(reject.correlation_id)) == ({"reason": "unsafe"}, [proposal.id])
     assert chat.payload["text"] == "not on a Sunday"

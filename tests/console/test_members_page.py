@@ -100,3 +100,19 @@ def test_everything_about_a_member_is_reached_by_keys_alone(page_as: PageAs, mem
     expect(detail(page).locator(".presence")).to_have_text("online")
     page.keyboard.press("Escape")
     expect(detail(page)).to_contain_text("Select a member")
+
+
+def test_inviting_comes_before_pausing_everyone_on_every_width(page_as: PageAs) -> None:
+    page = page_as("human", "members", viewport={"width": 390, "height": 844})
+    invite = page.get_by_role("button", name="Invite…")
+    pause = page.get_by_role("button", name="Pause everyone…")
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 844})
+        first, second = invite.bounding_box(), pause.bounding_box()
+        assert first is not None
+        assert second is not None
+        assert (first["y"], first["x"]) < (second["y"], second["x"])
+    page.locator("h1").click()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    expect(invite).to_be_focused()

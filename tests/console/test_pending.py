@@ -332,7 +332,7 @@ def test_an_unknown_outcome_is_shown_as_such_and_settled_by_somebody_who_looked(
     until_seen(began.is_set)
     files.leave()
     unknown = page.get_by_role("list", name="Outcome unknown").locator(".approvals-row")
-    expect(unknown).to_contain_text("outcome unknown")
+    expect(unknown).to_contain_text("Outcome unknown")
     expect(detail(page)).to_contain_text("whether it was carried out is not known (its host disconnected")
     expect(page.get_by_text("failed")).to_have_count(0)
     newcomer = page_as("second", "approvals")

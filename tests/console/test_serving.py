@@ -191,3 +191,11 @@ def test_the_sign_in_form_needs_little(http: httpx.Client) -> None:
         "start.js?again",
     }
     assert sum(int(file.headers["content-length"]) for file in [page, *files]) < 75_000
+
+
+def test_no_style_is_left_to_a_single_view_so_a_dialog_looks_alike_wherever_it_is_opened() -> None:
+    """Decision 0310."""
+    page, manifest = (ROOT / "index.html").read_text("utf-8"), (ROOT / "views/manifest.js").read_text("utf-8")
+    of_page = re.findall(r'href="console/css/([a-z]+)\.css"', page)
+    of_views = re.findall(r'"([a-z]+)"', manifest.partition("const STYLES = [")[2].partition("]")[0])
+    assert sorted([*of_page, *of_views]) == sorted(path.stem for path in ROOT.glob("css/*.css"))

@@ -67,7 +67,7 @@ def _check_bound(act: ChatAct, record: ChatRecord, now: float) -> Binding:
     binding = record.bindings.get(act.account)
     if binding is None:
         raise ActRefused(
-            "unbound", "this account is not bound to a participant: `help` in a room with me says how"
+            "unbound", "this account is not bound to a participant: “help” in a room with me says how"
         )
     if now >= binding.expires:
         raise ActRefused("expired", "the binding of this account has ended: bind it again")
@@ -109,7 +109,7 @@ def meaning_of(act: ChatAct) -> tuple[Verb | Literal["text"], str]:
         # "approve only if it is small" and "approve?" are no yes, and cannot be taken back.
         raise ActRefused(
             "unclear",
-            "nothing was decided or said. Reply `approve` alone, or `reject` with your words; "
+            "nothing was decided or said. Reply “approve” alone, or “reject” with your words; "
             "a comment begins with another word",
         )
     return "approve", ""

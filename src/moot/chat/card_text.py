@@ -28,6 +28,7 @@ DECIDING: Final[tuple[Verb, ...]] = ("approve", "reject", "ask")
 MAX_LISTED: Final = 10
 _MAX_TITLE_CHARS: Final = 202
 _LINE_END: Final = re.compile("[\n\r\u2028\u2029]")
+_CODE: Final = re.compile("`([^`\n]+)`")
 
 
 def proposal_card(
@@ -91,6 +92,11 @@ def comment_text(by: str, text: str) -> str:
     """A comment with its author: no line of it but the first looks like the beginning of another one."""
     lines = _LINE_END.split(text)
     return f"{show_hidden(by)}: " + "\n| ".join(map(show_hidden, lines))
+
+
+def fault_text(fault: Exception) -> str:
+    """Why something was not done, with commands in quotes: no chat reads the backticks of a shell."""
+    return _CODE.sub(r"“\1”", show_hidden(str(fault)))
 
 
 def title_of(seen: SeenProposal) -> str:

@@ -21,7 +21,7 @@ from typing import Final
 from moot.chat import act_check
 from moot.chat.act_check import ActRefused, LinkAbove
 from moot.chat.card_keeper import CardKeeper, Place
-from moot.chat.card_text import comment_text
+from moot.chat.card_text import comment_text, fault_text
 from moot.chat.chat_settings import ChatSettings, SpaceFacts, ask_for_space, end_binding, redeem_code
 from moot.chat.chat_state import MAX_BINDINGS, Binding, ChatState, PostedCard
 from moot.chat.platform import ChatAct, Platform, PlatformFault
@@ -61,8 +61,8 @@ _UNBIND: Final = re.compile(r"[!/]?unbind[.!]?", re.IGNORECASE)
 _OFFLINE: Final = "the gateway cannot be reached now; nothing was done. Try again soon"
 _HELP: Final = (
     "I show what waits for a decision in {space}. To decide here, bind this account once: ask for a code in "
-    "the console (menu of spaces, Decide in a chat…) or with `moot chat bind`, and send me `bind CODE` in "
-    "a room of the two of us. {how_to} `unbind` ends it."
+    "the console (menu of spaces, Decide in a chat…) or with “moot chat bind”, and send me “bind CODE” in "
+    "a room of the two of us. {how_to} “unbind” ends it."
 )
 
 
@@ -320,7 +320,7 @@ class ChatService:
         if not await self._revoke(gone):
             text += (
                 " Its token could not be revoked: the gateway did not take it."
-                " Revoke it there (`moot member tokens`), or it ends by itself."
+                " Revoke it there (“moot member tokens”), or it ends by itself."
             )
         await self.cards.say(act.room, text)
 
@@ -414,6 +414,6 @@ class ChatService:
             await self.cards.say(act.room, f"{show_hidden(str(voted))}.", act.message)
         except MootError as fault:
             done = "It was approved, but" if seen.status == "fulfilled" else "Not approved:"
-            await self.cards.say(act.room, f"{done} {show_hidden(str(fault))}.", act.message)
+            await self.cards.say(act.room, f"{done} {fault_text(fault)}.", act.message)
         finally:
             self._deciding.discard(seen.id)

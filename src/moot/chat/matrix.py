@@ -56,7 +56,7 @@ class MatrixPlatform:
     # A reaction names the message, and that is the card.
     has_buttons = False
     how_to = (
-        "React to a card with ✅ to approve or ❌ to reject; reply `reject WORDS` to say why; "
+        "React to a card with ✅ to approve or ❌ to reject; reply “reject WORDS” to say why; "
         "any other reply is a comment that everybody in the space sees."
     )
 
@@ -144,7 +144,7 @@ class MatrixPlatform:
                 return
             try:
                 await self._api.call("POST", f"/rooms/{quote(room, safe='')}/join")
-                await self.tell(room, "Hello. Say `help` to see what I do.")
+                await self.tell(room, "Hello. Say “help” to see what I do.")
             except PlatformFault as fault:
                 log.info("an invitation was not accepted", extra={"why": str(fault)})
 

@@ -36,7 +36,7 @@ class TelegramPlatform:
     max_card_chars = 3_600
     has_buttons = True
     how_to = (
-        "Press a button on the card; reply `reject WORDS` to say why; any other reply is a comment that "
+        "Press a button on the card; reply “reject WORDS” to say why; any other reply is a comment that "
         "everybody in the space sees."
     )
 

@@ -14,11 +14,21 @@ const MODULES = [
   "./decisions/decisions.js",
 ];
 
+// Beside those that the page names for the sign-in form. All at once: a dialog of one view is opened in others, too.
+const STYLES = ["members", "call", "approvals", "rules", "administration"];
+
 // A connection that was cut is no reason to miss a view until somebody reloads the page.
 const RETRY_MILLISECONDS = 1_000;
 const MAX_TRIES = 4;
 
 export async function loadViews() {
+  const folder = new URL("../css/", import.meta.url);
+  for (const name of STYLES) {
+    const link = document.createElement("link");
+    link.rel = "stylesheet";
+    link.href = new URL(`${name}.css`, folder).href;
+    document.head.append(link);
+  }
   await Promise.all(
     MODULES.map((module) =>
       load(module).catch((fault) => console.error(`the view ${module} could not be loaded`, fault)),

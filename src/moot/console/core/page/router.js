@@ -10,7 +10,6 @@
  * @property {number} order in the navigation
  * @property {string} key letter after "g" that opens it
  * @property {boolean} [more] whether it is below "More"
- * @property {string | string[]} [css] stylesheets below console/, loaded with the view
  * @property {(state: import("../state/state.js").State, session: import("../connection/session.js").Session) => number} [badge]
  * @property {(outlet: HTMLElement, context: import("../../app.js").Context) => Mounted} mount
  * @typedef {object} Mounted

@@ -37,6 +37,16 @@ export function oneLine(text, max = 160) {
   return all.length > cut.length || shown.length > max ? `${withoutHalfPair(shown.slice(0, max))}…` : shown;
 }
 
+/**
+ * Made safe, with what stands between backticks as code: descriptions of tools are written so.
+ * @param {string} text @returns {(string | HTMLElement)[]}
+ */
+export function withCode(text) {
+  return escapeHidden(text)
+    .split(/`([^`\n]+)`/)
+    .map((piece, index) => (index % 2 === 1 ? html.code({}, piece) : piece));
+}
+
 /** Remove half a surrogate pair at the end. @param {string} text */
 function withoutHalfPair(text) {
   return LONE.test(text.slice(-1)) && text.charCodeAt(text.length - 1) < 0xdc00 ? text.slice(0, -1) : text;

@@ -157,8 +157,13 @@ export const REPORTS = {
  * @param {Proposal} proposal @param {string} me
  */
 export function waitsForOthers(proposal, me) {
-  if (proposal.from === me || proposal.rejections.some((each) => each.by === me)) return true;
+  if (proposal.from === me || hasRejected(proposal, me)) return true;
   return proposal.votesMissing > 0 && hasVoted(proposal, me);
+}
+
+/** @param {Proposal} proposal @param {string} me */
+export function hasRejected(proposal, me) {
+  return proposal.rejections.some((each) => each.by === me);
 }
 
 /** @param {Proposal} proposal @param {string} me */

@@ -365,7 +365,6 @@ registerView({
   order: 90,
   key: "d",
   more: true,
-  css: ["css/members.css", "css/rules.css", "css/administration.css"],
   mount(outlet, context) {
     const view = new AdministrationView(outlet, context);
     return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };

@@ -9,7 +9,7 @@
  */
 import { capitalize, confirmationRow, decideRow, offerOf, settleButtons } from "./approvals-buttons.js";
 import { button, html, replace } from "../../core/page/dom.js";
-import { hasVoted, votesMissingFor, voteText } from "../../core/state/proposal-life.js";
+import { hasRejected, hasVoted, votesMissingFor, voteText } from "../../core/state/proposal-life.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
 import { originCautions } from "./proposal-origins.js";
 import { toneOf } from "./proposal-sentence.js";
@@ -224,7 +224,9 @@ export class ApprovalActions {
     return {
       approve: votesMissingFor(proposal, state.me.id) > 0 ? mayVote && !hasVoted(proposal, state.me.id) : mayRequest,
       vote: mayVote && !hasVoted(proposal, state.me.id),
-      reject: isAllowed(state, "mcp/reject", {}, [proposal.from]) || giverFor(state, proposal, "mcp/reject") !== "",
+      reject:
+        !hasRejected(proposal, state.me.id) &&
+        (isAllowed(state, "mcp/reject", {}, [proposal.from]) || giverFor(state, proposal, "mcp/reject") !== ""),
       grant: rights !== "no" && isAllowed(state, "capability/grant", { recipient: proposal.from }, [proposal.from]),
       withdraw: isAllowed(state, "mcp/withdraw"),
     };
@@ -339,7 +341,7 @@ export class ApprovalActions {
 
   reject() {
     const pressed = this._pressed();
-    if (!pressed) return;
+    if (!pressed || !this._able(pressed.proposal).reject) return;
     this.disarm();
     rejectDialog(
       this._context,

@@ -2,7 +2,7 @@
 import { button, html } from "../../core/page/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { isAllowed } from "../capabilities/capability-match.js";
-import { hasVoted, votesMissingFor, voteText } from "../../core/state/proposal-life.js";
+import { hasRejected, hasVoted, votesMissingFor, voteText } from "../../core/state/proposal-life.js";
 import { holdButton } from "../parts/hold-button.js";
 import { icon } from "../parts/icons.js";
 import { mayChange } from "./changed-call.js";
@@ -125,6 +125,11 @@ export function decideRow(context, proposal, actions, able) {
             ? "No host is named: choose who runs it."
             : "Your permissions do not allow this call, so you cannot approve it.",
       ),
+    hasRejected(proposal, state.me.id) &&
+      html.p(
+        { class: "soft" },
+        `You rejected it. Others can still approve it${able.approve ? ", and so can you" : ""}.`,
+      ),
     html.div(
       { class: "action-row decide" },
       proposal.to.length === 0 && hostChoice(context, actions.chosenHost, (host) => actions.choose(host)),
@@ -160,12 +165,14 @@ export function decideRow(context, proposal, actions, able) {
             title: `${missing > 0 ? "Vote for it" : "Approve"} with changes: edit the arguments before it runs`,
           }),
       ]),
-      button("Reject", () => actions.rejectPlainly(), { class: "danger", shortcut: "n", disabled: !able.reject }),
-      button("Reject because…", () => actions.reject(), {
-        class: "danger quiet",
-        shortcut: "r",
-        disabled: !able.reject,
-      }),
+      !hasRejected(proposal, state.me.id) && [
+        button("Reject", () => actions.rejectPlainly(), { class: "danger", shortcut: "n", disabled: !able.reject }),
+        button("Reject because…", () => actions.reject(), {
+          class: "danger quiet",
+          shortcut: "r",
+          disabled: !able.reject,
+        }),
+      ],
     ),
   ];
 }

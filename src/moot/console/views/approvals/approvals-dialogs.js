@@ -4,7 +4,7 @@ import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { settle, titleOf, obstacleText } from "./proposal-decisions.js";
 import { actionDialog, labelledField } from "../parts/action-dialog.js";
 import { openDialog } from "../parts/dialog.js";
-import { describeRejection } from "../parts/error-text.js";
+import { describeRejection, reasonText } from "../parts/error-text.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("./proposal-decisions.js").ReviewedProposal} Shown */
@@ -18,7 +18,7 @@ const MORE_REASONS = ["busy", "incapable", "invalid", "timeout", "resource_limit
 
 /** "No longer needed". @param {string} reason */
 function reasonTitle(reason) {
-  return reason.charAt(0).toUpperCase() + reason.slice(1).replaceAll("_", " ");
+  return reason.charAt(0).toUpperCase() + reasonText(reason).slice(1);
 }
 
 /** A press counts only after the dialog has been open for a moment. @param {() => void} act */
@@ -92,7 +92,7 @@ export function rejectDialog(context, shown, list, decide) {
           html.div({ class: "reason-chips" }, nodes.slice(REASONS.length)),
         ),
       ),
-      html.div({}, html.label({ for: text.id }, "Comment (optional)"), text),
+      html.div({ class: "labelled" }, html.label({ for: text.id }, "Comment (optional)"), text),
       html.p({ class: "soft" }, "Everyone sees this. Others can still approve it."),
       status,
     ],

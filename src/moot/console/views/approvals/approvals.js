@@ -434,7 +434,6 @@ registerView({
   icon: "inbox",
   order: 10,
   key: "a",
-  css: ["css/approvals.css", "css/call.css"],
   badge: (state, session) => {
     // Called in every view, so that alerts work before the approvals are opened.
     alertNewProposals(state);

@@ -12,7 +12,7 @@ import { previewOf, readPreview } from "../../core/state/preview-report.js";
 import { votesMissingFor, voteText } from "../../core/state/proposal-life.js";
 import { unknownReason } from "../../core/state/envelope-fields.js";
 import { Refused } from "../../core/connection/envelope-sender.js";
-import { describeError } from "../parts/error-text.js";
+import { describeError, reasonText } from "../parts/error-text.js";
 import { mayAsk } from "./proposal-preview.js";
 import { approverStateOf } from "../rules/approver-state.js";
 import { sendCommand } from "../rules/rule-commands.js";
@@ -73,7 +73,7 @@ export function settledText(proposal, me) {
       return "pending";
     case "withdrawn":
       if (isOrphaned(proposal)) return `withdrawn${when}, because ${proposal.from} was removed`;
-      return `${proposal.from === me ? "you" : proposal.from} withdrew it${when}${proposal.reason ? ` (${proposal.reason})` : ""}`;
+      return `${proposal.from === me ? "you" : proposal.from} withdrew it${when}${proposal.reason ? ` (${reasonText(proposal.reason)})` : ""}`;
     case "expired":
       return `it expired${when}`;
     case "forgotten":
@@ -81,7 +81,7 @@ export function settledText(proposal, me) {
     case "unknown":
       return `${by} approved it${when}; whether it was carried out is not known (${unknownReason(proposal.reason)})`;
     default:
-      return `${by} approved it${proposal.changedBy ? " with changes" : ""}${when}${undoneText(proposal, me)}`;
+      return `${by} approved it${proposal.changedBy ? " with changes" : ""}${when}${proposal.status === "failed" ? "; it failed" : ""}${undoneText(proposal, me)}`;
   }
 }
 

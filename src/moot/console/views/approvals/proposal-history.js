@@ -5,6 +5,7 @@ import { duration, formatTime } from "../../core/page/time.js";
 import { voteText } from "../../core/state/proposal-life.js";
 import { unknownReason } from "../../core/state/envelope-fields.js";
 import { answerView, progressOf, progressView } from "../parts/call-result.js";
+import { reasonText } from "../parts/error-text.js";
 import { icon } from "../parts/icons.js";
 import { changesView } from "./changed-call.js";
 import { compensationView } from "./compensation.js";
@@ -51,7 +52,7 @@ export function proposalHistory(context, proposal) {
 function rejectionWords(context, { by, reason, comments }) {
   return [
     nameNode(context, by),
-    ` rejected it${reason ? `: ${escapeHidden(reason)}` : ""}`,
+    ` rejected it${reason ? `: ${escapeHidden(reasonText(reason))}` : ""}`,
     comments.map((text) => html.q({}, escapeHidden(text.slice(0, MAX_WORDS)))),
   ];
 }
@@ -61,7 +62,7 @@ function endingWords(context, proposal) {
   const { from, ending, reason } = proposal;
   if (isOrphaned(proposal)) return ["Withdrawn, because ", nameNode(context, from), " was removed"];
   if (ending === "withdrawn")
-    return [nameNode(context, from), ` withdrew it${reason ? `: ${escapeHidden(reason)}` : ""}`];
+    return [nameNode(context, from), ` withdrew it${reason ? `: ${escapeHidden(reasonText(reason))}` : ""}`];
   return ending === "expired" ? "Expired" : "Not pending any more; the gateway does not remember what became of it";
 }
 

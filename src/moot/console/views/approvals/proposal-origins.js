@@ -185,7 +185,7 @@ function endorseDialog(context, proposal, report) {
   const task = proposal.origins?.task ?? "";
   const member = context.state.roster.get(proposal.from)?.name ?? proposal.from;
   actionDialog(
-    `Endorse the value of ${oneLine(report.path, 60)}?`,
+    `Endorse the value of “${oneLine(report.path, 60)}”?`,
     [
       html.div(
         { class: "endorse-choices", role: "radiogroup", "aria-label": "What to endorse" },

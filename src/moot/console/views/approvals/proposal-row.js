@@ -17,6 +17,11 @@ import { icon } from "../parts/icons.js";
 /** @typedef {{me: string, space: string, isHere: boolean, alike: number, knownText: (host: string, path: string) => string | undefined}} RowFacts */
 
 const LINE = 140;
+const ENDINGS = /** @type {Record<string, string>} */ ({
+  withdrawn: "Withdrawn",
+  expired: "Expired",
+  forgotten: "Forgotten",
+});
 // From then on its end is said in another colour.
 const SOON_MILLISECONDS = 5 * 60_000;
 
@@ -140,11 +145,11 @@ function stateTags(proposal, { me, alike }) {
   const votes = voteText(proposal);
   const again = `The same call is pending ${alike} times; each one that is approved is carried out`;
   const found = {
-    fulfilled: () => tag("accent", "running"),
+    fulfilled: () => tag("accent", "Running"),
     done: () =>
       tag(proposal.undone ? "warn" : "good", outcomeOf(proposal, me), escapeHidden(settledText(proposal, me))),
-    failed: () => tag("bad", "failed", escapeHidden(settledText(proposal, me))),
-    unknown: () => tag("warn", "outcome unknown"),
+    failed: () => tag("bad", "Failed", escapeHidden(settledText(proposal, me))),
+    unknown: () => tag("warn", "Outcome unknown"),
   }[String(proposal.status)];
   return [
     proposal.status === "pending" && proposal.assigned.length > 0 && tag("accent", `for ${whomText(proposal, me)}`),
@@ -154,7 +159,7 @@ function stateTags(proposal, { me, alike }) {
     votes && tag("accent", votes),
     proposal.uncertain && proposal.status === "pending" && tag("warn", "status unknown"),
     found?.(),
-    proposal.ending && tag("", proposal.ending),
+    proposal.ending && tag("", ENDINGS[proposal.ending] ?? proposal.ending),
   ].filter((each) => each instanceof HTMLElement);
 }
 

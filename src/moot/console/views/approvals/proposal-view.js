@@ -8,7 +8,7 @@ import { html, newId, replace } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { formatJson, textAt } from "../../core/state/json-text.js";
 import { referenceIn, valueAt } from "../../core/connection/large-values.js";
-import { textBlock, nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
+import { textBlock, nameOf, oneLine, escapeHidden, withCode } from "../../core/page/text.js";
 import { ago, formatMinute } from "../../core/page/time.js";
 import { callPermissions } from "../capabilities/capability-match.js";
 import { declaredHints, toolCatalogueOf } from "../tools/tool-catalogue.js";
@@ -42,6 +42,8 @@ export function proposalView(context, proposal) {
   const later = [];
   const wish = html.span({});
   const preview = previewView(context, proposal);
+  const expiry = html.span({});
+  const grantEffect = grantEffectView(context, proposal);
   const readable = html.div(
     { class: "proposal-readable" },
     readableCall(context, proposal, later, () => {
@@ -52,14 +54,14 @@ export function proposalView(context, proposal) {
   );
   const node = html.article(
     { class: "proposal" },
-    head(context, proposal, wish),
+    head(context, proposal, wish, expiry),
     versions,
     cautions,
     tool,
     reasons,
     preview.node,
     callTabs(context, proposal, readable),
-    grantEffectView(context, proposal),
+    grantEffect,
   );
   const refresh = () => {
     replace(versions, versionsView(context, proposal));
@@ -71,6 +73,8 @@ export function proposalView(context, proposal) {
     later.forEach((look) => look());
     drawWish(wish, proposal);
     preview.refresh();
+    if (grantEffect) grantEffect.hidden = proposal.status !== "pending";
+    replace(expiry, expiryView(proposal));
   };
   refresh();
   return {
@@ -86,8 +90,14 @@ function drawWish(wish, proposal) {
   replace(wish, wishView(proposal, 120), change && html.span({ class: "proposal-change" }, `, ${change}`));
 }
 
-/** @param {Context} context @param {Proposal} proposal @param {HTMLElement} wish */
-function head(context, proposal, wish) {
+/** Until when it can be decided. @param {Proposal} proposal */
+function expiryView({ status, expiresAt }) {
+  if (status !== "pending" || expiresAt <= 0) return null;
+  return ["expires ", html.time({ class: "since", data: { at: String(expiresAt) } }, ago(expiresAt))];
+}
+
+/** @param {Context} context @param {Proposal} proposal @param {HTMLElement} wish @param {HTMLElement} expiry */
+function head(context, proposal, wish, expiry) {
   const host =
     proposal.to.length > 0
       ? proposal.to.map((id, index) => [index > 0 && ", ", nameOf(id)])
@@ -117,13 +127,7 @@ function head(context, proposal, wish) {
         `proposed ${formatMinute(proposal.at)}, `,
         html.time({ class: "since", data: { at: String(proposal.at) } }, ago(proposal.at)),
       ),
-      proposal.status === "pending" &&
-        proposal.expiresAt > 0 &&
-        html.span(
-          {},
-          "expires ",
-          html.time({ class: "since", data: { at: String(proposal.expiresAt) } }, ago(proposal.expiresAt)),
-        ),
+      expiry,
       html.a({ href: context.link("timeline", proposal.id) }, "Timeline"),
       html.a({ href: context.link("flow", proposal.id) }, "Flow"),
       proposal.call.method === "tools/call" &&
@@ -161,9 +165,7 @@ function toolView(context, proposal) {
     html.p(
       { class: "proposal-description" },
       found.title && html.strong({}, oneLine(found.title, 120), ": "),
-      found.description
-        ? escapeHidden(found.description.slice(0, 2000))
-        : html.span({ class: "soft" }, "No description."),
+      found.description ? withCode(found.description.slice(0, 2000)) : html.span({ class: "soft" }, "No description."),
     ),
     declaredHints(found).length > 0 &&
       html.p(

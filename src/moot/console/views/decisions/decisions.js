@@ -246,7 +246,6 @@ registerView({
   order: 85,
   key: "e",
   more: true,
-  css: "css/administration.css",
   mount(outlet, context) {
     const view = new DecisionsView(outlet, context);
     return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };

@@ -49,8 +49,8 @@ class MembersView {
         html.span({ class: "grow" }),
         html.label({ class: "sr", for: id }, "Search members"),
         html.div({ class: "find" }, this._find),
-        this._allControls,
         button("Invite…", () => inviteDialog(context), { class: "primary", shortcut: "i", icon: icon("plus", 16) }),
+        this._allControls,
       ),
       this._panes,
     );
@@ -277,7 +277,6 @@ registerView({
   icon: "members",
   order: 40,
   key: "p",
-  css: "css/members.css",
   mount(outlet, context) {
     const view = new MembersView(outlet, context);
     return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };

@@ -108,6 +108,11 @@ export function describeError(code) {
   return { means, todo };
 }
 
+/** "no longer needed": a reason as people say it; what nobody has agreed on is shown as it is. @param {string} reason */
+export function reasonText(reason) {
+  return Object.hasOwn(REJECTIONS, reason) ? reason.replaceAll("_", " ") : reason;
+}
+
 /** The meaning of a rejection reason; an unknown one is shown as it is (MEW 3.3.3). @param {string} reason */
 export function describeRejection(reason) {
   return REJECTIONS[reason] ?? "";

@@ -286,7 +286,6 @@ registerView({
   order: 50,
   more: true,
   key: "r",
-  css: "css/members.css",
   badge: (state) => state.reasoning.active().length,
   mount(outlet, context) {
     const thoughts = new ReasoningView(outlet, context);

@@ -294,7 +294,6 @@ registerView({
   order: 60,
   more: true,
   key: "s",
-  css: "css/members.css",
   mount(outlet, context) {
     const streams = new StreamsView(outlet, context);
     return { unmount: () => streams.close(), openRoute: (rest) => streams.openRoute(rest) };

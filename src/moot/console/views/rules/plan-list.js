@@ -194,7 +194,7 @@ function cutDialog(context, approverState, plan) {
         const { keep, count, sums } = lines[index];
         return html.div(
           { class: "plan-cut" },
-          html.label({}, keep, "Keep this line"),
+          html.label({ class: "choice" }, keep, "Keep this line"),
           count.node,
           sums.map((/** @type {any} */ each) => each.field.node),
         );

@@ -2,6 +2,7 @@
 import { button, html } from "../../core/page/dom.js";
 import { isObject } from "../../core/state/json-text.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
+import { formatTime, parseTime } from "../../core/page/time.js";
 import { coveredBy } from "../capabilities/capability-covers.js";
 import { icon } from "../parts/icons.js";
 import { actionDialog } from "../parts/action-dialog.js";
@@ -161,9 +162,8 @@ function acceptDialog(context, approverState, suggestion) {
       html.ul(
         { class: "losses" },
         html.li({}, html.bdi({}, escapeHidden(suggestion.evidence))),
-        limits?.count !== undefined && html.li({}, `At most ${limits.count} times per ${limits.per}.`),
         limits?.check_share > 0 && html.li({}, `${percent(limits.check_share)} are left to people as a sample.`),
-        limits?.expires_at && html.li({}, `Expires ${oneLine(limits.expires_at, 40)}.`),
+        limits?.expires_at && html.li({}, `Expires ${formatTime(parseTime(limits.expires_at, Date.now()))}.`),
         suggestion.replaces.length > 0 && html.li({}, `Replaces ${oneLine(suggestion.replaces.join(", "), 160)}.`),
         html.li(
           {},

@@ -441,7 +441,6 @@ registerView({
   icon: "rules",
   order: 45,
   key: "u",
-  css: ["css/members.css", "css/rules.css"],
   badge: (state) => openSuggestions(state) + openPlans(state).size,
   mount(outlet, context) {
     const view = new RulesView(outlet, context);

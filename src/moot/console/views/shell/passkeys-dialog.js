@@ -139,7 +139,10 @@ export function passkeyLinkPage(session, code, done) {
 function nameField() {
   const id = newId("passkey");
   const field = html.input({ id, class: "field", maxlength: String(MAX_NAME_CHARS), value: deviceName() });
-  return { node: html.div({}, html.label({ for: id }, "Name of this device"), field), read: () => field.value.trim() };
+  return {
+    node: html.div({ class: "labelled" }, html.label({ for: id }, "Name of this device"), field),
+    read: () => field.value.trim(),
+  };
 }
 
 /** A guess that people can change. */

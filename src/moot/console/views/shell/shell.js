@@ -139,7 +139,6 @@ export class Shell {
     const { means, todo } = describeError("not_on_disk");
     this._stopUnsaved?.();
     this._stopUnsaved = openSpace.state.on("unsaved", () => this.notices.show(`${means} ${todo}`, "bad"));
-    for (const path of view.css ? [view.css].flat() : []) stylesheet(path);
     const outlet = html.div({ class: ["view", `view-${view.id}`] });
     replace(this._outlet, outlet);
     this._outlet.setAttribute("aria-label", view.title);
@@ -267,19 +266,6 @@ function setFavicon(badge) {
   hasBadge = badge;
   const link = document.querySelector('link[rel="icon"]');
   link?.setAttribute("href", new URL(badge ? "../../icon-badge.svg" : "../../icon.svg", import.meta.url).href);
-}
-
-/** @type {Set<string>} */
-const loaded = new Set();
-
-/** Load a view's stylesheet once. @param {string} path below console/ */
-function stylesheet(path) {
-  if (loaded.has(path)) return;
-  loaded.add(path);
-  const link = document.createElement("link");
-  link.rel = "stylesheet";
-  link.href = new URL(`../../${path}`, import.meta.url).href;
-  document.head.append(link);
 }
 
 /** All shortcuts that are active now. @param {import("../../core/page/keys.js").Keys} keys */

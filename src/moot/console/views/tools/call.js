@@ -5,7 +5,7 @@
 import { button, html, newId, replace } from "../../core/page/dom.js";
 import { formatJson, parseJson, textAt } from "../../core/state/json-text.js";
 import { registerView } from "../../core/page/router.js";
-import { textBlock, oneLine, escapeHidden } from "../../core/page/text.js";
+import { textBlock, oneLine, escapeHidden, withCode } from "../../core/page/text.js";
 import { schemaForm } from "./call-form.js";
 import { callLogOf } from "./call-log.js";
 import { callPermissions } from "../capabilities/capability-match.js";
@@ -59,7 +59,11 @@ class CallView {
     );
     const [json, method] = ["json", "method"].map(newId);
     this._title = html.h2({ class: "call-title" });
-    this._back = html.a({ class: "button quiet small call-back", href: this._context.link("call") }, "All tools");
+    this._back = html.a(
+      { class: "button quiet small call-back", href: this._context.link("call") },
+      icon("right", 16),
+      "All tools",
+    );
     this._refresh = button("Refresh", () => void this._catalogue.load(this._member, { again: true }), {
       class: "small quiet",
     });
@@ -186,7 +190,7 @@ class CallView {
         html.p(
           { class: "proposal-description" },
           tool.title && html.strong({}, oneLine(tool.title, 120), ": "),
-          tool.description ? escapeHidden(tool.description.slice(0, 4000)) : "No description.",
+          tool.description ? withCode(tool.description.slice(0, 4000)) : "No description.",
         ),
       tool &&
         declaredHints(tool).length > 0 &&
@@ -429,7 +433,6 @@ registerView({
   icon: "tools",
   order: 35,
   key: "f",
-  css: "css/call.css",
   mount(outlet, context) {
     const view = new CallView(outlet, context);
     return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };

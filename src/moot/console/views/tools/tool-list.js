@@ -1,7 +1,7 @@
 /** Every tool of every member in one list, to search and to choose from. */
 import { html, newId, redraw, replace } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
-import { nameOf, oneLine } from "../../core/page/text.js";
+import { nameOf, oneLine, withCode } from "../../core/page/text.js";
 import { icon } from "../parts/icons.js";
 import { declaredHints } from "./tool-catalogue.js";
 
@@ -185,7 +185,7 @@ export class ToolList {
         html.bdi({ class: "mono" }, oneLine(tool.name, 80)),
         isDestructive && html.span({ class: "tag", data: { tone: "bad" } }, "destructive"),
       ),
-      html.bdi({ class: "tools-about" }, oneLine(tool.title || tool.description, 120)),
+      html.bdi({ class: "tools-about" }, withCode(oneLine(tool.title || tool.description, 120))),
     );
   }
 
