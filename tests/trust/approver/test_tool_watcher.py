@@ -6,9 +6,12 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from moot.errors import McpError
 from moot.participant import IncomingRequest
 from moot.protocol.operation import Json
+from moot.trust.approver import tool_watcher
 from moot.trust.history.proposal_case import case_of
 from tests.trust.approver.test_approver import ApproverScene, approver_scene
 from tests.waiting import until
@@ -73,11 +76,10 @@ async def test_no_rule_decides_about_a_tool_that_could_never_be_listed(tmp_path:
         await until(lambda: len(scene.approver.ledger) == 1)
         explained = await scene.alice.call("approver", "trust_explain", {"id": decision.id})
         assert "have not been compared" in str(explained.structured)
-        # The first that is listed is the known one, and people are told.
+        # The first that is listed is the known one.
         host.tools = [DRAFT]
         assert await scene.write("a/two.md") == "by approver"
         assert await proposing == "by approver"
-        await until(lambda: announced(scene, "was not known before") == {"first"})
         host.tools = [SEND]
         await host.join()
         await until(lambda: announced(scene, "its definition changed") == {"first"})
@@ -97,6 +99,18 @@ async def test_no_rule_decides_about_a_tool_that_its_host_does_not_list(tmp_path
         await host.join()
         assert await proposing == "by approver"
         assert scene.store.definitions.keys() == {"files/write_file"}
+
+
+async def test_of_a_host_with_too_many_tools_no_rule_approves_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_watcher, "MAX_PINNED_TOOLS", 1)
+    async with approver_scene(tmp_path) as scene:
+        scene.mood = "reject"
+        await ChangingHost(scene, [{**DRAFT, "name": "other"}, DRAFT]).join()
+        await written(scene, FIRST)
+        assert await scene.write("a/one.md") == "no, alice: unsafe"
+        await until(lambda: scene.store.definitions.keys() == {"files/other"})
 
 
 async def test_a_new_rule_hides_no_change_of_its_tool_from_the_rules_before_it(tmp_path: Path) -> None:
@@ -130,11 +144,10 @@ async def test_approvals_of_what_a_tool_was_before_it_changed_support_no_rule(tm
         await host.join()
         scene.mood = "reject"
         assert await scene.write("secrets/key.md") == "no, alice: unsafe"
-        # Listed before anybody approved anything.
-        await until(lambda: ("files", "write_file") in scene.approver.tool_watcher.schemas)
+        # Listed, and known from then on, before anybody approved anything.
+        await until(lambda: "files/write_file" in scene.store.definitions)
         scene.mood = "approve"
         old = await scene.taught()
-        await until(lambda: "files/write_file" in scene.store.definitions)
         host.tools = [SEND]
         await host.join()
         await until(lambda: scene.store.suggestions == {})

@@ -66,7 +66,6 @@ from moot.trust.rules.tripwires import (
     PersonDecided,
     ProposalSeen,
     ToolChanged,
-    names_tool,
     trip_rules,
 )
 
@@ -110,7 +109,6 @@ class Approver:
             space,
             store,
             on_change=self._observe_tool_change,
-            on_late=self._announce_late_tool,
             on_compared=self._apply_deferred_rules,
         )
         self.decider = RuleDecider(self, draw)
@@ -380,7 +378,6 @@ class Approver:
         if decision.lesson == "approve" and decision.at is not None:
             decision.outdated = decision.at <= changed_at
         if decision.lesson == "approve":
-            self.tool_watcher.note_approved(case)
             self.memory.note_approved(decision)
 
     def _observe_tool_change(self, event: ToolChanged) -> None:
@@ -399,14 +396,6 @@ class Approver:
         self.store.changed_tools[f"{event.host}/{event.tool}"] = None
         self.trip(event)
         self.suggester.wake()
-
-    def _announce_late_tool(self, host: str, tool: str) -> None:
-        """Tell people of a definition that could not be compared with the one that they decided by."""
-        why = f"the definition of tool {tool} on {host} was not known before; it is taken as it is now"
-        for rule in self.store.rules:
-            is_about = rule.covers_host(host) and rule.tool is not None and names_tool(rule.tool, tool)
-            if is_about and rule.decision == "approve" and rule.name not in self.store.suspensions:
-                self.commands.announce_rule(rule.name, "active", why)
 
     def rule_behind(self, id: str) -> str | None:
         """The rule that decided a proposal, by the id of the proposal, the request or the response."""

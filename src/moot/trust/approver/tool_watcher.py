@@ -3,7 +3,8 @@
 A host is *compared* when its tools have been listed and compared with the stored definitions since it last
 joined or said that its list changed. Until then no rule decides about it: what has joined under a known name
 may be something else. A host that cannot be listed stays uncompared, and people are asked. So it is with a
-tool that a rule approves and that was never listed; its first definition is stored as the known one.
+tool that a rule approves and that was never listed. The first definition of a tool that is listed is stored
+as the known one, whether or not anybody has decided about it by then.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from moot.participant.joined_space import JoinedSpace
 from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.trust.history.proposal_case import Case
 from moot.trust.rules.rule import Rule
 from moot.trust.rules.rule_store import RuleStore
 from moot.trust.rules.tripwires import ToolChanged, names_tool
@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 LIST_CHANGED: Final = "notifications/tools/list_changed"
 # How long a host has to list its tools; without an answer it is asked another time.
 LIST_SECONDS: Final = 15.0
+# Of one host; no rule approves calls of any more.
+MAX_PINNED_TOOLS: Final = 2_000
 # Hosts that are listed at once to learn from their schemas.
 MAX_SCHEMA_HOSTS: Final = 20
 
@@ -39,8 +41,7 @@ MAX_SCHEMA_HOSTS: Final = 20
 class ToolWatcher:
     """Lists the tools of hosts when these may have changed; needs a capability for `tools/list`.
 
-    `on_change` is called for each tool that changed, and then `on_compared` for its host. `on_late` is called
-    for each tool that a rule approved for some time before anybody knew its definition.
+    `on_change` is called for each tool that changed, and then `on_compared` for its host.
     """
 
     def __init__(
@@ -49,13 +50,11 @@ class ToolWatcher:
         store: RuleStore,
         *,
         on_change: Callable[[ToolChanged], object],
-        on_late: Callable[[str, str], None],
         on_compared: Callable[[str], None],
     ) -> None:
         self._space = space
         self._store = store
         self._on_change = on_change
-        self._on_late = on_late
         self._on_compared = on_compared
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         # In the queue, or being compared.
@@ -63,10 +62,6 @@ class ToolWatcher:
         self._compared: set[str] = set()
         # How often each host may have changed: a comparison counts only if it is the same before and after.
         self._versions: Counter[str] = Counter()
-        # Hosts that rules named for some time before their tools could be listed.
-        self._unlisted: set[str] = set()
-        # `host/tool` of the calls that people approved: a rule may come of them.
-        self._learned: set[str] = set()
         # By host and tool, as they were last listed, and the hosts that were listed.
         self.definitions: dict[tuple[str, str], ListedDefinition] = {}
         self._listed: set[str] = set()
@@ -100,11 +95,10 @@ class ToolWatcher:
         """Compare the hosts that are known or that rules name, and whatever may have changed, until
         cancelled.
         """
-        known, named = self._known_hosts(), self._named_hosts()
-        self._unlisted |= named - known
         # A rule for any host covers whoever is here.
         here = {member.name for member in self._space.roster.values() if self._is_approved(member.name)}
-        for host in known | named | here - {self._space.name} - self._store.people:
+        here -= {self._space.name} | self._store.people
+        for host in self._known_hosts() | self._named_hosts() | here:
             self._enqueue(host)
         async with asyncio.TaskGroup() as group:
             while True:
@@ -124,16 +118,6 @@ class ToolWatcher:
         roster = self._space.roster
         missing = [host for host in hosts if host in roster and host not in self._listed]
         await asyncio.gather(*(self._load(host) for host in missing[:MAX_SCHEMA_HOSTS]))
-
-    def note_approved(self, case: Case) -> None:
-        """People approved a call: the definitions of its tool are stored from the next listing on, so that a
-        change before anybody accepts a rule is noticed.
-        """
-        for host in case.to if case.tool is not None and case.method == "tools/call" else ():
-            key = f"{host}/{case.tool}"
-            if key not in self._learned:
-                self._learned.add(key)
-                self._listed.discard(host)
 
     def observe(self, envelope: Envelope) -> None:
         if envelope.payload.get("method") == LIST_CHANGED:
@@ -163,8 +147,6 @@ class ToolWatcher:
         A host without tools has not been compared.
         """
         if not now:
-            if host in self._named_hosts():
-                self._unlisted.add(host)
             return
         for key, digest in list(self._store.definitions.items()):
             owner, _, name = key.partition("/")
@@ -179,14 +161,10 @@ class ToolWatcher:
                 self._store.definitions[key] = found.sorted
                 if digest not in found:
                     self._on_change(ToolChanged(host, name, "its definition changed"))
-        for name in now:
-            key, is_approved = f"{host}/{name}", self._is_approved(host, name)
-            if key not in self._store.definitions and (is_approved or key in self._learned):
-                self._store.definitions[key] = now[name].sorted
+        for name, listed in list(now.items())[:MAX_PINNED_TOOLS]:
+            if f"{host}/{name}" not in self._store.definitions:
                 log.info("tool pinned as it is", extra={"host": host, "tool": name})
-                if is_approved and host in self._unlisted:
-                    self._on_late(host, name)
-        self._unlisted.discard(host)
+                self._store.definitions[f"{host}/{name}"] = listed.sorted
         self._store.save()
         if self._versions[host] == version:
             self._compared.add(host)
