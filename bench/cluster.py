@@ -80,8 +80,6 @@ def settings(servers: Sequence[str], name: str, snapshot_inputs: int) -> dict[st
         for space, people in spaces.items()
     }
     cluster = {"servers": list(servers), "gateway": name, "snapshot_inputs": snapshot_inputs}
-    # All servers start at once, on a busy machine.
-    cluster["connect_seconds"] = 60
     more = {"cluster": cluster} if servers else {}
     return {"gateway": {"port": 0, "max_connections_per_address": 0} | more, "spaces": configured}
 

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import pytest
 
 from moot import logs
-from moot.config import LogConfig
 from moot.logs import JsonFormatter, escape, redact, set_up
 
 log = logging.getLogger("moot.test")
@@ -211,7 +210,3 @@ def test_setting_up_again_replaces_the_place_and_stderr_is_the_default(
     log.info("once")
     assert (tmp_path / "moot.log").read_text("utf-8") == ""
     assert capsys.readouterr().err.count("once") == 1
-
-
-def test_the_configuration_has_the_same_number() -> None:
-    assert LogConfig().max_old_files == logs.MAX_OLD_FILES

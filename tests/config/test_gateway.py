@@ -41,31 +41,28 @@ EVERYTHING = """
       allowed_origins: ["https://moot.example/"]
       allow_query_token: true
       wrong_tokens_per_minute: 22
-      joins_per_second: 23
       max_minted_token_seconds: 41
       max_connections_per_address: 0
       max_connections: 2
       ping_seconds: 5
       max_space_content_bytes: 47
       auto_create_spaces: true
-      max_auto_spaces: 14
       journal: {mode: strict, retain_segments: 18, retain_days: 19, log: false, witnesses: w,
                 witness_for: [k], anchor: a}
       public_url: https://moot.example.org
       notifications: {receivers: {phone: {participant: ana, type: webhook, url_env: URL, secret_env: SIGN}},
                       push: {enabled: false, contact: "mailto:a@x", allowed_hosts: ["*"],
                              allow_private_addresses: true, after_seconds: 33, outcome_unknown: true,
-                             max_devices: 36, max_seconds_since_sign_in: 3600}}
+                             max_seconds_since_sign_in: 3600}}
       cluster: {servers: [nats://n], name: c, gateway: g, replicas: 1, shards: 2, credentials_file: moot.yaml,
                 tls_ca_file: moot.yaml, tls_certificate_file: moot.yaml, tls_key_file: moot.yaml,
                 max_content_bytes: 48,
-                connect_seconds: 32, heartbeat_seconds: 33, gone_seconds: 34,
+                heartbeat_seconds: 33, gone_seconds: 34,
                 frame_stale_seconds: 35, unavailable_seconds: 36, stale_seconds: 37,
                 snapshot_inputs: 40, keep_log: true, addresses: [https://a.example]}
       tls: {certificate: c, key: k, client_ca: a, local_port: 7}
-      smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW,
-             max_invitations_per_minute: 3}
-      log: {level: debug, format: json, file: moot.log, max_old_files: 20}
+      smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW}
+      log: {level: debug, format: json, file: moot.log}
       mcp: {server: alice, space: lab, path: /mcp/lab, max_people: 43, decision_seconds: 45}
       http: {inject: false, poll: false, admin: false, metrics: false, console: false}
 """

@@ -132,7 +132,7 @@ def test_a_public_url_is_one_that_links_can_begin_with(tmp_path: Path, url: str)
         ("contact: http://example.org", "push.contact: must be mailto:ADDRESS"),
         ("allowed_hosts: ['https://push.example.org']", "'https://push.example.org' is no host"),
         ("allowed_hosts: ['*.*.example.org']", "'*.*.example.org' is no host"),
-        ("max_devices: 0", "push.max_devices: must be a whole number, at least 1"),
+        ("after_seconds: -1", "push.after_seconds: must be a number, at least 0"),
         ("enabled: sometimes", "push.enabled: must be true or false"),
         ("keys: {}", "push.keys: "),
     ],

@@ -29,7 +29,9 @@ _PLACES: Final = {
         "max_tools_per_endpoint",
     ),
 }
-_SECTIONS: Final = (("audit", "adapter.telemetry.audit_log", ("file_bytes", "max_buffered_bytes")),)
+_SECTIONS: Final = (
+    ("audit", "adapter.telemetry.audit_log", ("file_bytes", "max_buffered_bytes", "max_old_files")),
+)
 
 
 def test_what_is_said_to_hold_holds() -> None:

@@ -47,8 +47,6 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     tls_certificate_file: Path | None = None
     # Its private key in PEM, without a password and for this user alone.
     tls_key_file: Path | None = None
-    # A start that reaches no server for so long fails.
-    connect_seconds: Seconds = 5
     # Frames of streams stop when what this gateway knows of the log is so old.
     frame_stale_seconds: Seconds = 1
     # An input that could not be handed to NATS for so long is refused as unavailable.

@@ -106,6 +106,13 @@ MOOT: Final[Former] = {
     "gateway.oidc.skew_seconds": 30,
     "gateway.notifications.receivers.*.max_messages_per_minute": 6,
     "gateway.notifications.push.max_messages_per_minute": 6,
+    "gateway.joins_per_second": 50,
+    "gateway.max_auto_spaces": 100,
+    "gateway.smtp.max_invitations_per_minute": 10,
+    "gateway.log.max_old_files": 5,
+    "gateway.oidc.introspection.interval_seconds": 30,
+    "gateway.notifications.push.max_devices": 200,
+    "gateway.cluster.connect_seconds": 30,
     "gateway.max_body_bytes": "twice max_bytes of the space",
 }
 _OF_SPACES: Final = "spaces.*."
@@ -134,6 +141,7 @@ ADAPTER: Final[Former] = {
     "limits.resource_poll_seconds": 30.0,
     "audit.file_bytes": 16 << 20,
     "audit.max_buffered_bytes": 8 << 20,
+    "audit.max_old_files": 20,
     "search": "by words alone",
 }
 

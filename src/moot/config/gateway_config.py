@@ -88,8 +88,6 @@ class SmtpConfig(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None
     # The environment variable that holds the password. The password itself never stands in a file.
     password: InEnvironment | None = None
-    # Invitations of one member that are mailed; of more, the inviter has the tokens. 0: any number.
-    max_invitations_per_minute: Count = 10
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,10 +97,8 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     level: LogLevel = "info"
     # `text` is for people, `json` for machines: one object a line.
     format: LogFormat = "text"
-    # Where lines go; without a file, to stderr.
+    # Where lines go; without a file, to stderr. Five older files of 16 MiB are kept beside it.
     file: File = None
-    # Older files of 16 MiB kept beside the current one: 96 MiB in all.
-    max_old_files: Count = 5
 
 
 class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,8 +160,6 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     # Wrong tokens of one address or for one name that are told so; further ones get 429. 0: all of them.
     wrong_tokens_per_minute: Annotated[float, msgspec.Meta(ge=0)] = 60
-    # Joins of one participant; five seconds' worth at once. Shells in a loop stay below. 0: any number.
-    joins_per_second: Annotated[float, msgspec.Meta(ge=0)] = 50
     # The longest life of a token of `moot member token`: a day unless you allow more, a year at most.
     max_minted_token_seconds: Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)] = 86_400
     # Eight members with eight windows each behind one address; 0 lifts it, as a proxy in front needs.
@@ -180,8 +174,6 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     # D-22: the space after which others are made when one of its members joins them; `true`: the default one.
     auto_create_spaces: bool | str = False
-    # So many at most: each has a journal of its own, open files and a snapshot.
-    max_auto_spaces: Count = 100
 
     # What is kept of everything that happens.
     journal: JournalConfig = JournalConfig()

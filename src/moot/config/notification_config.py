@@ -80,8 +80,6 @@ class PushConfig(NotificationSettings, frozen=True, kw_only=True):
     )
     # For a push service in your own network. Lets members make the gateway connect to machines there.
     allow_private_addresses: bool = False
-    # Devices of all together. Each looks for something to tell every two seconds.
-    max_devices: _Positive = 200
     # Devices of who signs in with a provider (`gateway.oidc`) or a passkey are told for so long after they
     # were last seen here, and then that this has ended. 0: they cannot turn notifications on.
     max_seconds_since_sign_in: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] = 604_800

@@ -71,8 +71,6 @@ class IntrospectionConfig(msgspec.Struct, frozen=True, kw_only=True):
     client_id: Text
     # The environment variable that holds its secret. The secret itself never stands in a file.
     client_secret: InEnvironment
-    # How often each token is asked about; a revoked one ends within that.
-    interval_seconds: Annotated[float, msgspec.Meta(gt=0, le=60)] = 30
 
 
 class OidcConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,7 +44,7 @@ WRONG_TOKENS: Final = _TABLE.counter(
     "moot_wrong_tokens_total", "Requests and joins with a token that nobody has."
 )
 JOINS_REFUSED: Final = _TABLE.counter(
-    "moot_joins_refused_total", "Joins refused because of joins_per_second."
+    "moot_joins_refused_total", "Joins refused because one participant joined too often."
 )
 NOTIFICATIONS: Final = _TABLE.counter(
     "moot_notifications_total",

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 _MAX_WAITING: Final = 100
 # A mail server that takes longer is down as far as the inviter is concerned.
 TIMEOUT_SECONDS: Final = 15.0
+# Invitations of one member that are mailed: of more, the inviter has the tokens.
+MAX_INVITATIONS_PER_MINUTE: Final = 10
 # Inviters whose rate is remembered.
 _MAX_KEYS: Final = 10_000
 
@@ -39,7 +41,7 @@ class Mailer:
         settings: SmtpConfig | None,
     ) -> None:
         self._settings = settings
-        most = 0 if settings is None else settings.max_invitations_per_minute
+        most = 0 if settings is None else MAX_INVITATIONS_PER_MINUTE
         self._rates = sliding_windows(most, 60.0, max_keys=_MAX_KEYS)
         self._sending: set[asyncio.Task[None]] = set()
         self._thread: DaemonExecutor | None = None
@@ -54,7 +56,7 @@ class Mailer:
             return
         why = None
         if self._rates.take((space, mail.invited_by), time.monotonic()):
-            why = "more than gateway.smtp.max_invitations_per_minute"
+            why = f"more than {MAX_INVITATIONS_PER_MINUTE} a minute"
         elif len(self._sending) >= _MAX_WAITING:
             why = "too many wait for the mail server"
         if why is not None:

@@ -62,6 +62,8 @@ log = logging.getLogger(__name__)
 # D-40: messages of a space kept for HTTP polling, for who comes by every few minutes; 8 MiB at most.
 POLL_MESSAGES: Final = 1_000
 POLL_BYTES: Final = 8 << 20
+# Made because somebody joined them: each has a journal of its own, open files and a snapshot.
+MAX_AUTO_SPACES: Final = 100
 # How long a start waits for its first snapshot.
 _SNAPSHOT_SECONDS: Final = 5.0
 
@@ -154,10 +156,10 @@ class SpaceFactory:
         return self._limit_created() or self._make(name, self._configuration.model_space or "")
 
     def _limit_created(self) -> AccessDenied | None:
-        if len(self._directory.hosts) - len(self._configuration.spaces) < self._config.max_auto_spaces:
+        if len(self._directory.hosts) - len(self._configuration.spaces) < MAX_AUTO_SPACES:
             return None
         return AccessDenied(
-            503, "this gateway holds as many spaces as gateway.max_auto_spaces allows: join one of them"
+            503, f"this gateway has made {MAX_AUTO_SPACES} spaces, as many as it may: join one of them"
         )
 
     async def create_space(self, name: str, like: str | None, by: str) -> str:

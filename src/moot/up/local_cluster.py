@@ -81,8 +81,7 @@ class LocalCluster:
         """The variables that make a gateway the one with this number."""
         user = f"moot:{self._password.reveal()}"
         servers = [f"nats://{user}@127.0.0.1:{port}" for port in self._ports]
-        # JetStream elects its leaders first.
-        settings = {"servers": json.dumps(servers), "gateway": f"gateway-{number}", "connect_seconds": "30"}
+        settings = {"servers": json.dumps(servers), "gateway": f"gateway-{number}"}
         if self._first is not None:
             # Where pages of the console go on when one of them is gone.
             address = self._first.rpartition(":")[0]

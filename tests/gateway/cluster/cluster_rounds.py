@@ -118,7 +118,6 @@ class ClusterRounds:
             # `lab` is in the last one, the one that gateways leave.
             "shards": SHARD + 1,
             "gateway": name,
-            "connect_seconds": 30,
             "snapshot_inputs": _SNAPSHOT_INPUTS,
         }
         people = participants(alice=["*"], bob=["*"], carol=["*"], tom=["*"])

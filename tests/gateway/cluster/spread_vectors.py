@@ -89,7 +89,7 @@ class SpreadCluster:
                     self._do(
                         self._start(
                             folder / name,
-                            {"connect_seconds": HANG_SECONDS, **PATIENT, **settings, "gateway": name},
+                            {**PATIENT, **settings, "gateway": name},
                         )
                     )
                 )

@@ -159,6 +159,7 @@ async def test_the_end_of_the_time_to_connect_is_not_lost(monkeypatch: pytest.Mo
             raise TimeoutError from None
 
     monkeypatch.setattr(Client, "_connect_to_server", lose)
+    monkeypatch.setattr("moot.gateway.cluster.nats.nats_connection.CONNECT_SECONDS", 0.1)
     async with bounded():
         with pytest.raises(UsageError, match="no NATS server can be reached"):
-            await connect(_config("nats://127.0.0.1:9", connect_seconds=0.1), "a", lambda: None)
+            await connect(_config("nats://127.0.0.1:9"), "a", lambda: None)

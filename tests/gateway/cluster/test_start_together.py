@@ -31,14 +31,16 @@ def three_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServ
     servers.close()
 
 
-async def test_what_several_make_at_once_is_one_and_the_same(three_servers: NatsServers) -> None:
+async def test_what_several_make_at_once_is_one_and_the_same(
+    three_servers: NatsServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A stream that another gateway is making can neither be found nor made for a moment."""
+    monkeypatch.setattr("moot.gateway.cluster.nats.nats_connection.CONNECT_SECONDS", HANG_SECONDS)
     for number in range(8):
         config = ClusterConfig(
             servers=tuple(three_servers.addresses),
             name=f"race{number}",
             replicas=3,
-            connect_seconds=HANG_SECONDS,
         )
 
         async def make(name: str, config: ClusterConfig = config) -> tuple[str, bytes]:

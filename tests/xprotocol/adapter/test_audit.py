@@ -103,7 +103,8 @@ async def test_no_call_goes_through_that_could_not_be_written_down(tmp_path: Pat
 async def test_files_rotate_and_the_oldest_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "audit.jsonl"
     monkeypatch.setattr("moot.xprotocol.adapter.telemetry.audit_log.FILE_BYTES", 200)
-    audit = AuditLog(file, AuditSettings(max_old_files=2))
+    monkeypatch.setattr("moot.xprotocol.adapter.telemetry.audit_log.MAX_OLD_FILES", 2)
+    audit = AuditLog(file, AuditSettings())
     for number in range(12):
         audit.record({"number": number, "nothing": None, "words": "x" * 60})
         await audit.flush()

@@ -76,7 +76,7 @@ async def serve(options: argparse.Namespace) -> int:
 
     configuration = _read(options)
     log = configuration.gateway.log
-    logs.set_up(log.level, log.format, log.file, max_old_files=log.max_old_files)
+    logs.set_up(log.level, log.format, log.file)
     for note in configuration.notes:
         print(f"note: {note}", flush=True)
     gateway = Gateway(configuration)

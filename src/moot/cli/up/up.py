@@ -191,7 +191,7 @@ def _log_to_file(configuration: Configuration) -> None:
 
     log = configuration.gateway.log
     file = log.file or configuration.gateway.data / "logs" / "gateway.log"
-    logs.set_up(log.level, log.format, file, max_old_files=log.max_old_files)
+    logs.set_up(log.level, log.format, file)
 
 
 def _reload_on_hangup(runner: SpaceRunner, read: Read) -> None:

@@ -20,6 +20,7 @@ from moot import __version__
 from moot.errors import UsageError
 from moot.gateway.cluster.cluster_shard import Shard, StoredSnapshot, comparable_config
 from moot.gateway.cluster.log_applier import LogApplier
+from moot.gateway.cluster.nats import nats_connection
 from moot.gateway.cluster.nats.batch import LogBatch, LoggedInput
 from moot.gateway.cluster.nats.gateway_table import decide_alike
 from moot.gateway.cluster.nats.log_writer import PendingInput
@@ -97,7 +98,7 @@ class ShardService:
         info = await use_stream(connection, config, name, f"{subject}.*", secrets.token_hex(8))
         shard.identity = (info.config.metadata or {}).get("moot_stream", "")
         # Behind the leader's end nothing was acknowledged; another server may know less of it.
-        info = await wait_led(connection, name, config.connect_seconds)
+        info = await wait_led(connection, name, nats_connection.CONNECT_SECONDS)
         position, states = await self._snapshots.load(shard, info.state.first_seq, node.configs)
 
         def apply(sequence: int, at: float, batch: LogBatch, own: Sequence[PendingInput]) -> None:

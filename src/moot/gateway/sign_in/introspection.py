@@ -1,6 +1,6 @@
 """Asks a provider whether tokens in use are still good (RFC 7662): a revoked one ends within a minute.
 
-A token is asked about when it comes, and then every `interval_seconds`. One that is not active any more is
+A token is asked about when it comes, and then every half minute. One that is not active any more is
 ended everywhere: at once, or, if it was active before, a little later, since many providers take a token back
 when its client renews it, and the client needs a moment to bring the new one. A provider that does not answer
 ends nothing: its tokens end by themselves. Tokens are kept for that in memory alone, until they end: also one
@@ -26,6 +26,8 @@ from moot.net.http_client import HttpClient
 log = logging.getLogger(__name__)
 
 _ASK_SECONDS: Final = 10.0
+# How often each token is asked about; a revoked one ends within that.
+INTERVAL_SECONDS: Final = 30.0
 _MAX_BYTES: Final = 64 << 10
 # Questions at the same time.
 _MAX_ASKED: Final = 8
@@ -74,14 +76,14 @@ class Introspection:
 
     async def _ask_on(self, ending: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
-        next_round = loop.time() + self._config.interval_seconds
+        next_round = loop.time() + INTERVAL_SECONDS
         while True:
             try:
                 async with asyncio.timeout_at(next_round):
                     await self._wanted.wait()
             except TimeoutError:
                 # Counted from its beginning: a round that takes long delays no other.
-                next_round = max(loop.time(), next_round + self._config.interval_seconds)
+                next_round = max(loop.time(), next_round + INTERVAL_SECONDS)
                 self._tokens = {key: each for key, each in self._tokens.items() if not self._is_over(each[1])}
                 await self._ask_all(list(self._tokens), ending)
                 continue
@@ -106,7 +108,7 @@ class Introspection:
         self._active &= {token for token, _ in self._tokens.values()}
 
     async def _end_later(self, verified: VerifiedToken, watched: _Watched) -> None:
-        await asyncio.sleep(min(_RENEWAL_SECONDS, self._config.interval_seconds))
+        await asyncio.sleep(min(_RENEWAL_SECONDS, INTERVAL_SECONDS))
         await self._end(verified, watched)
 
     async def _end(self, verified: VerifiedToken, watched: _Watched) -> None:

@@ -34,6 +34,8 @@ NATS_FAULTS: Final = (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSE
 MIN_SERVER_VERSION: Final = (2, 14, 3)
 # A stopped server is noticed after two of them.
 _PING_SECONDS: Final = 0.5
+# A start that reaches no server for so long fails: servers that start as well elect their leaders first.
+CONNECT_SECONDS: Final = 30.0
 _RECONNECT_SECONDS: Final = 0.1
 _REQUEST_SECONDS: Final = 3.0
 # While JetStream elects a leader, up to 9 s, it answers nothing.
@@ -174,7 +176,7 @@ async def connect(
     options = _secrets_of(config)
     where = ", ".join(_without_secrets(each) for each in config.servers)
     try:
-        async with asyncio.timeout(config.connect_seconds):
+        async with asyncio.timeout(CONNECT_SECONDS):
             await client.connect(
                 list(config.servers),
                 name=f"moot {name}",
@@ -219,7 +221,7 @@ async def connect(
     try:
         _check_version(client, where)
         context = client.jetstream(timeout=_REQUEST_SECONDS)
-        await _check_jetstream(client, context, where, config.connect_seconds)
+        await _check_jetstream(client, context, where)
     except BaseException:
         await _give_up(client)
         raise
@@ -340,7 +342,7 @@ async def _find_or_make(
     Servers that were just started know a moment later how many they are. And where gateways start together,
     a stream that another one is making (with an identity of its own) can neither be found yet nor made.
     """
-    until = time.monotonic() + config.connect_seconds
+    until = time.monotonic() + CONNECT_SECONDS
     while True:
         try:
             return await retry(find)
@@ -405,11 +407,9 @@ def _check_version(client: Client, where: str) -> None:
         )
 
 
-async def _check_jetstream(
-    client: Client, context: JetStreamContext, where: str, connect_seconds: float
-) -> None:
+async def _check_jetstream(client: Client, context: JetStreamContext, where: str) -> None:
     """Raises UsageError. If JetStream is off, as after a full disk, the next server is tried."""
-    until = time.monotonic() + connect_seconds
+    until = time.monotonic() + CONNECT_SECONDS
     for left in itertools.count(_TRIES, -1):
         try:
             await context.account_info()

@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 # Devices of one participant; of more, the one that was added first is removed.
 MAX_DEVICES_PER_PARTICIPANT: Final = 8
+# Of all together. Each looks for something to tell every two seconds.
+MAX_DEVICES: Final = 200
 # A page below the gateway's own address: the service worker puts the rest before it.
 _OWN_PAGE: Final = ""
 # Some services refuse a signature that names nobody.
@@ -161,9 +163,9 @@ class PushDevices:
             removed = [each for each in others if self._is_replaced(each, subscription, owner)]
             own = [each for each in others if each.owner == subscription.owner and each not in removed]
             removed += own[: max(0, len(own) + 1 - MAX_DEVICES_PER_PARTICIPANT)]
-            if len(others) - len(removed) >= self._push.max_devices:
+            if len(others) - len(removed) >= MAX_DEVICES:
                 raise ResourceLimit(
-                    "this gateway tells no further devices: gateway.notifications.push.max_devices",
+                    f"this gateway tells {MAX_DEVICES} devices, and no further ones",
                     limit="max_devices",
                 )
             before = dict(self._devices)

@@ -126,8 +126,6 @@ class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     # Whether arguments and results are logged, too. Then the file is as sensitive as they are.
     plaintext: bool = False
-    # Older files of 16 MiB kept beside the current one: 336 MiB in all.
-    max_old_files: Count = 20
 
 
 class AdapterLimits(msgspec.Struct, frozen=True, kw_only=True):

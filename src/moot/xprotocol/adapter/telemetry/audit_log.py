@@ -35,6 +35,8 @@ BATCH_SECONDS: Final = 0.05
 RETRY_SECONDS: Final = 1.0
 # 16 MiB: an editor still opens it.
 FILE_BYTES: Final = 16 << 20
+# Kept beside the current one: 336 MiB in all.
+MAX_OLD_FILES: Final = 20
 # Lines that wait for the disk; beyond this calls are refused and refusals only counted. 8 MiB are some 20,000
 # lines without plaintext.
 MAX_BUFFERED_BYTES: Final = 8 << 20
@@ -202,7 +204,7 @@ class AuditLog:
         except FileNotFoundError:
             size = 0
         if size and size + len(data) > FILE_BYTES:
-            _rotate(file, self._settings.max_old_files)
+            _rotate(file, MAX_OLD_FILES)
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             before = os.fstat(descriptor).st_size
