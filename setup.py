@@ -18,7 +18,7 @@ COMPILED = (
     "moot.protocol._scan_envelope",
     "moot.net._frame_reader",
     "moot.gateway.hosting._fast_path",
-    "moot.evidence._log_hashes",
+    "moot.store._record_hashes",
 )
 
 

@@ -73,7 +73,7 @@ def test_what_a_program_reads_beside_its_code_counts_as_source() -> None:
         "moot/py.typed",
         "moot/console/index.html",
         "moot/protocol/_scan_envelope.pyx",
-        "moot/evidence/sha256_lanes.h",
+        "moot/store/sha256_lanes.h",
     } <= found
     assert {Path(name).suffix for name in found} >= {
         ".css",

@@ -266,9 +266,9 @@ def random_lines(random: Random, first: int, shared: int = 0) -> list[bytes]:
 @pytest.mark.parametrize("lanes", [False, True])
 def test_the_compiled_entries_are_those_of_python(lanes: bool) -> None:
     """With lanes the processor needs wide vectors; where it has none there is one way only."""
-    from moot.evidence import _log_hashes
+    from moot.store import _record_hashes
 
-    if lanes and not _log_hashes.HAS_LANES:
+    if lanes and not _record_hashes.HAS_LANES:
         pytest.skip("this processor hashes one text after the other")
     random = Random(1)
     for _ in range(300):
@@ -278,7 +278,7 @@ def test_the_compiled_entries_are_those_of_python(lanes: bool) -> None:
         read = [each for each in lines if after < number_in(each) <= through]
         wanted = [each for each in read if not shared or shared_number(each)]
         following = shared and (shared_number(wanted[0]) if wanted else shared)
-        found = _log_hashes.entries_between(b"".join(lines), after, through, following, lanes)
+        found = _record_hashes.entries_between(b"".join(lines), after, through, following, lanes)
         assert found is not None
         last = number_in(read[-1]) if read else after
         end = sum(len(each) for each in lines if number_in(each) <= max(last, after))
@@ -297,7 +297,7 @@ def test_a_python_that_has_openssl_built_in_can_keep_a_log() -> None:
 
 @compiled
 def test_of_a_damaged_text_the_compiled_entries_are_those_of_python_or_none() -> None:
-    from moot.evidence._log_hashes import entries_between
+    from moot.store._record_hashes import entries_between
 
     random = Random(2)
     read = 0
@@ -319,7 +319,7 @@ def test_of_a_damaged_text_the_compiled_entries_are_those_of_python_or_none() ->
 
 @compiled
 def test_what_is_rare_or_not_there_is_left_to_python() -> None:
-    from moot.evidence._log_hashes import entries_between
+    from moot.store._record_hashes import entries_between
 
     ends = b'"t":1,"c":%d,"s":"' + b"x" * 22 + b'"}\n'
     plain = b'{"n":4,"t":1}\n{"n":5,"t":1}\n'
@@ -342,20 +342,20 @@ def test_what_is_rare_or_not_there_is_left_to_python() -> None:
 @compiled
 @pytest.mark.parametrize("lanes", [False, True])
 def test_the_compiled_hashes_of_trees_are_those_of_python(lanes: bool) -> None:
-    from moot.evidence import _log_hashes
+    from moot.store import _record_hashes
 
-    if lanes and not _log_hashes.HAS_LANES:
+    if lanes and not _record_hashes.HAS_LANES:
         pytest.skip("this processor hashes one text after the other")
     hashes = Random(1).randbytes(256 * 32)
     for count in (0, 1, 15, 16, 17, 40, 256):
         part = hashes[: count * 32]
-        assert _log_hashes.leaf_hashes(part, lanes) == log_hashes.leaf_hashes_in_python(part)
+        assert _record_hashes.leaf_hashes(part, lanes) == log_hashes.leaf_hashes_in_python(part)
     for count in (1, 2, 32, 64, 256):
         part = hashes[: count * 32]
-        assert _log_hashes.tile_hash(part, lanes) == log_hashes.tile_hash_in_python(part)
+        assert _record_hashes.tile_hash(part, lanes) == log_hashes.tile_hash_in_python(part)
     for wrong in (b"", hashes[:96], hashes[:33], hashes * 2):
         with pytest.raises(ValueError, match="a power of two"):
-            _log_hashes.tile_hash(wrong, lanes)
+            _record_hashes.tile_hash(wrong, lanes)
 
 
 def test_a_log_that_was_set_back_is_not_gone_on_with(tmp_path: Path) -> None:

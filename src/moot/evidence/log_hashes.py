@@ -1,7 +1,7 @@
 """The hashes of many records and of whole tiles, 32 bytes each, one behind the other.
 
-A busy gateway has tens of thousands of records a second, each with three hashes. `_log_hashes.pyx` does them
-in C where it is built; the functions here say what comes out, and are used everywhere else.
+A busy gateway has tens of thousands of records a second, each with three hashes. `store/_record_hashes.pyx`
+does them in C where it is built; the functions here say what comes out, and are used everywhere else.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ leaf_hashes: Callable[[bytes], bytes]
 tile_hash: Callable[[bytes], bytes]
 try:
     # By name: what an earlier version built has others, and Python's are used then.
-    from moot.evidence._log_hashes import entries_between as _entries_between
-    from moot.evidence._log_hashes import leaf_hashes as _leaf_hashes
-    from moot.evidence._log_hashes import tile_hash as _tile_hash
+    from moot.store._record_hashes import entries_between as _entries_between
+    from moot.store._record_hashes import leaf_hashes as _leaf_hashes
+    from moot.store._record_hashes import tile_hash as _tile_hash
 
     IS_COMPILED = True
     leaf_hashes, tile_hash = _leaf_hashes, _tile_hash

@@ -12,7 +12,7 @@ A new segment begins only when the one before it is on disk, so only the last on
 
 A closed segment does not change any more, so that one which was checked before needs no second look while
 the file system says that it is still the same file: its size, its times and its inode are kept in
-`verified.json`. Without that note, or after a copy, all of it is read again, at some 150 MiB a second.
+`verified.json`. Without that note, or after a copy, all of it is read again, at some 400 MiB a second.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ import os
 import re
 from base64 import urlsafe_b64encode
 from binascii import unhexlify
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -46,9 +46,17 @@ _SHARED_END: Final = re.compile(rb',"c":([1-9][0-9]{0,17}),"s":"[\w-]{22}"\}$')
 _SHARED_END_CHARS: Final = 64
 _SHARED_STUB: Final = re.compile(rb'\{"n":\d+,"erased":"[0-9a-f]{64}","c":([1-9][0-9]{0,17}),')
 _SALTS_AT_ONCE: Final = 1024
+# So much of a segment is in memory while it is checked.
+_FOLLOWED_BYTES: Final = 1 << 20
 
 # As a number: for `b"\n" in members` CPython first raises a TypeError and catches it, six times the cost.
 _LINE_FEED: Final = 0x0A
+
+_sealed_batches: Callable[[bytes, bytes, int], tuple[bytes, int, int, int, bool]] | None
+try:
+    from moot.store._record_hashes import sealed_batches as _sealed_batches
+except ImportError:
+    _sealed_batches = None
 
 What = Literal["changed", "removed", "reordered", "truncated"]
 
@@ -199,6 +207,26 @@ def is_sealed(line: bytes) -> bool:
 
 def follow(path: Path, head: ChainHead) -> ChainCheck:
     """Check one segment batch by batch; stops at the first one that does not fit or is not sealed."""
+    if _sealed_batches is None:
+        return follow_in_python(path, head)
+    number, hash = head
+    size = lines = 0
+    rest = b""
+    with path.open("rb", buffering=0) as file:
+        # A batch that is longer is read at once the next time, and not a block at a time.
+        while block := file.read(max(_FOLLOWED_BYTES, len(rest))):
+            text = rest + block
+            hash, number, held, held_lines, is_wrong = _sealed_batches(text, hash, number)
+            size += held
+            lines += held_lines
+            rest = text[held:]
+            if is_wrong:
+                break
+    return ChainCheck(ChainHead(number, hash), size, lines, whole=not rest)
+
+
+def follow_in_python(path: Path, head: ChainHead) -> ChainCheck:
+    """The same, where nothing is compiled."""
     number, hash = head
     size = lines = 0
     open_size = open_lines = 0

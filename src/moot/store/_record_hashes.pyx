@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""`log_hashes` in C: a record costs three small hashes, and each call of `hashlib` more than the hash itself.
+"""What is hashed of records, in C: the seals of a journal (`record_chain`) and the hashes of its log
+(`evidence/log_hashes`).
 
-The functions of OpenSSL that Python's own `_hashlib` is linked to are called without Python between them, and
+A record costs some small hashes, and each call of `hashlib` more than the hash itself. The functions of OpenSSL that Python's own `_hashlib` is linked to are called without Python between them, and
 without its lock. Where they are not found, importing this fails and the Python functions are used. Where the
 processor has no instructions for SHA-256, many texts are hashed at once instead (`sha256_lanes.h`).
 """
@@ -10,7 +11,7 @@ import _hashlib
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdlib cimport free, malloc
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memmove
 
 cdef extern from "dlfcn.h":
     void *dlopen(const char *, int) nogil
@@ -36,7 +37,8 @@ cdef enum:
     HASH = 32
     TILE = 256
     HALF_TILE = 128
-    SEAL = 73  # as in store/record_chain.py
+    SEAL = 73  # as in record_chain.py
+    SEAL_END = 3
     SALT = 22
     MAX_DIGITS = 18
 
@@ -228,3 +230,105 @@ def tile_hash(bytes hashes not None, bint lanes=HAS_LANES):
                 jobs[each].digest = work + each * HASH
             _hash_all(jobs, count, lanes)
     return PyBytes_FromStringAndSize(work, HASH)
+
+
+cdef bint _is_stated(const unsigned char *digest, const char *stated) noexcept nogil:
+    """Whether 64 digits state this hash."""
+    cdef int each
+    for each in range(HASH):
+        if stated[2 * each] != b'0123456789abcdef'[digest[each] >> 4]:
+            return False
+        if stated[2 * each + 1] != b'0123456789abcdef'[digest[each] & 15]:
+            return False
+    return True
+
+
+cdef struct Batch:
+    Py_ssize_t end  # where its last line ends
+    Py_ssize_t lines
+    bint has_stub
+
+
+def sealed_batches(bytes text not None, bytes before not None, long long number, bint lanes=HAS_LANES):
+    """How far a text holds that begins with record `number`, behind the seal `before`: batch by batch.
+
+    The seal that is the last to hold, the number that comes next, how many bytes and lines hold, and whether
+    something behind them is wrong. If not, nothing follows them, or a part of a batch.
+    """
+    # Each has a seal. To count them would take as long as all the rest.
+    cdef Py_ssize_t most = len(text) // SEAL + 1, count = 0, lines = 0, each, head = len(before)
+    cdef Py_ssize_t room = max(head, 2 * HASH), held = 0, held_lines = 0
+    cdef const char *begin = PyBytes_AS_STRING(text)
+    cdef const char *at = begin
+    cdef const char *stop = at + len(text)
+    cdef const char *end
+    cdef const char *place
+    cdef char *copy = <char *> malloc(room + len(text) + 1)
+    cdef Job *jobs = <Job *> malloc(most * sizeof(Job))
+    cdef Batch *batches = <Batch *> malloc(most * sizeof(Batch))
+    cdef char *digests = <char *> malloc(most * HASH)
+    cdef bint is_wrong = False, has_stub = False
+    cdef bytes seal
+    if copy is NULL or jobs is NULL or batches is NULL or digests is NULL:
+        free(copy)
+        free(jobs)
+        free(batches)
+        free(digests)
+        raise MemoryError
+    with nogil:
+        while at < stop:
+            end = <const char *> memchr(at, b'\n', stop - at)
+            if end == NULL:
+                break
+            place = at + 5
+            if (
+                end - at < 8
+                or memcmp(at, b'{"n":', 5) != 0
+                or place[0] == c'0'
+                or _number(&place, end) != number + lines
+                or place[0] != c','
+                or (end - 1)[0] != c'}'
+            ):
+                is_wrong = True
+                break
+            has_stub = has_stub or (end - place > 11 and memcmp(place, b',"erased":"', 11) == 0)
+            lines += 1
+            end += 1
+            if end - at >= SEAL and memcmp(end - SEAL, b',"h":"', 6) == 0 and (end - SEAL_END)[0] == c'"':
+                batches[count].end = end - begin
+                batches[count].lines = lines
+                batches[count].has_stub = has_stub
+                has_stub = False
+                count += 1
+            at = end
+        memcpy(copy + room, begin, stop - begin)
+        for each in range(count):
+            # The seal before it, over the end of the batch that this seals, whose own text ends before it.
+            place = copy + room + (batches[each - 1].end if each else 0)
+            if each:
+                memmove(<char *> place - 2 * HASH, place - 2 * HASH - SEAL_END, 2 * HASH)
+            jobs[each].text = place - 2 * HASH
+            jobs[each].size = copy + room + batches[each].end - SEAL - jobs[each].text
+            jobs[each].first = -1
+            jobs[each].last = c'}'
+            jobs[each].digest = digests + each * HASH
+    if count:
+        memcpy(copy + room - head, PyBytes_AS_STRING(before), head)
+        jobs[0].size += head - 2 * HASH
+        jobs[0].text = copy + room - head
+    with nogil:
+        _hash_all(jobs, count, lanes)
+        for each in range(count):
+            # What an erased record was hashed as is gone with it: then the log vouches for the others.
+            if not batches[each].has_stub and not _is_stated(
+                <const unsigned char *> digests + each * HASH, begin + batches[each].end - SEAL + 6
+            ):
+                is_wrong = True
+                break
+            held, held_lines = batches[each].end, batches[each].lines
+    seal = text[held - 2 * HASH - SEAL_END : held - SEAL_END] if held else before
+    free(copy)
+    free(jobs)
+    free(batches)
+    free(digests)
+    return seal, number + held_lines, held, held_lines, is_wrong
