@@ -216,9 +216,9 @@ def test_only_a_reply_that_is_nothing_but_a_yes_is_one(text: str, meaning: tuple
 
 def test_a_replayed_act_is_recognised_and_also_after_a_restart(tmp_path: Path) -> None:
     state = ChatState(tmp_path / "chat.json")
-    assert state.take("e1")
-    assert not state.take("e1")
-    assert not ChatState(tmp_path / "chat.json").take("e1")
+    assert state.claim_act("e1")
+    assert not state.claim_act("e1")
+    assert not ChatState(tmp_path / "chat.json").claim_act("e1")
 
 
 SLACK_SECRET: Final = "8f742231b10e8888abcd99yyyzzz85a5"

@@ -203,4 +203,4 @@ def test_a_card_of_slack_keeps_to_its_limits() -> None:
 async def test_a_full_queue_is_told_to_slack() -> None:
     platform = SlackPlatform("http://127.0.0.1:9", "xoxb-1", signing_secret=SECRET)
     platform._waiting = asyncio.Queue(1)
-    assert [platform.take({}), platform.take({})] == [True, False]
+    assert [platform.queue_act({}), platform.queue_act({})] == [True, False]

@@ -304,9 +304,9 @@ def test_one_key_press_that_arrives_twice_is_one() -> None:
     """A terminal and a program around ours may both pass it on; a second wish would kill."""
     now = 100.0
     interruption = Interruption(None, None, None, clock=lambda: now)
-    interruption.receive(signal.SIGINT)
+    interruption.handle_signal(signal.SIGINT)
     now += 0.1
-    interruption.receive(signal.SIGTERM)
+    interruption.handle_signal(signal.SIGTERM)
     assert interruption.exit_code == 130
     # Still here: neither this process nor a child of it was ended.
     interruption.remove()

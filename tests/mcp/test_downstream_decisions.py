@@ -442,13 +442,15 @@ async def test_a_cancellation_withdraws_unless_it_is_a_timeout(
     async with serve_example() as example:
         running = RunningRequests(example.server.spawn, example.server.counts, max_requests=8)
         session = HandshakeSession(example.server, running, lambda *_: None)
-        session.receive(RpcRequest(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}))
-        session.receive(RpcRequest(2, "tools/call", {"name": "decide", "arguments": {}}))
+        session.receive_message(
+            RpcRequest(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+        )
+        session.receive_message(RpcRequest(2, "tools/call", {"name": "decide", "arguments": {}}))
         await example.backend.until(lambda: example.backend.decisions)
         decision = example.backend.decisions[0]
         await until(lambda: decision.pending.waiting == 1)
         params = {"requestId": 2} | ({} if reason is None else {"reason": reason})
-        session.receive(RpcNotification("notifications/cancelled", params))
+        session.receive_message(RpcNotification("notifications/cancelled", params))
         await until(lambda: decision.pending.waiting == 0)
         if withdraws:
             await until(lambda: decision.withdrawn is not None)

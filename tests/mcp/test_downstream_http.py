@@ -339,7 +339,7 @@ async def test_a_session_with_a_result_that_nobody_got_makes_room_last() -> None
         stream = session.open("c")
         # The client was told an event id, and lost its connection.
         stream.begin_ids()
-        session.receive(RpcRequest("c", "ping", {}))
+        session.receive_message(RpcRequest("c", "ping", {}))
         await until(lambda: stream.is_awaited)
         ping = body("ping", id="p")
         assert (await client.post(example.url, json=ping, headers=second)).status_code == 200

@@ -41,7 +41,7 @@ def scan_run(folder: Path, scratch: Path, command: Sequence[str]) -> OverlayScan
             wrapped, check=True, pass_fds=[channel.fileno()], timeout=60
         )
         channel.close()
-        overlay.receive()
+        overlay.receive_folders()
         scan = OverlayScan(since_ns=since, is_protected=lambda _root, path: path == "protected")
         base = os.open(folder, os.O_RDONLY)
         try:

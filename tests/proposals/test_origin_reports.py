@@ -186,8 +186,10 @@ def test_every_origin_is_handed_out_once_and_none_is_lost() -> None:
     paths = ["to", "to.name (name)", "to[0].id", "total", "elsewhere"]
     life = _life(*({**ARGUMENT, "path": path, "text": f"t {path}"} for path in paths))
     notes = OriginNotes(life.origins, (), with_places=False)
-    found = {name: [text for _, lines in notes.take(name) for text in lines] for name in ("to", "total")}
+    found = {
+        name: [text for _, lines in notes.take_argument(name) for text in lines] for name in ("to", "total")
+    }
     assert found["to"] == ["t to", "to.name (name): t to.name (name)", "to[0].id: t to[0].id"]
     assert found["total"] == ["t total"]
     assert [lines for _, lines in notes.take_rest()] == [["elsewhere: t elsewhere"]]
-    assert [*notes.take_rest(), *notes.take("to")] == []
+    assert [*notes.take_rest(), *notes.take_argument("to")] == []

@@ -233,7 +233,7 @@ class Box:
                 async with asyncio.timeout(START_SECONDS):
                     pid = await _first_process(info)
                     if self.overlay is not None:
-                        self.overlay.receive()
+                        self.overlay.receive_folders()
                     limit_process(pid, self.config)
                     group = BoxGroup(pid, self.config)
                     child.ended.add_done_callback(lambda _end: _remove(group))

@@ -49,7 +49,7 @@ class FolderOverlay:
         limits = [str(self._scratch), str(OVERLAY_BYTES), str(OVERLAY_FILES)]
         return [*program, *limits, json.dumps([str(each) for each in self._folders]), "--", *command], theirs
 
-    def receive(self) -> None:
+    def receive_folders(self) -> None:
         """Take over what holds the changes, from a run that has begun; raises OSError."""
         if self._ours is None:
             return

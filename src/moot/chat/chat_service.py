@@ -237,7 +237,7 @@ class ChatService:
         if not act.is_bot and self._rates.take(act.account, time.monotonic()):
             return
         try:
-            if not self._state.take(act.event):
+            if not self._state.claim_act(act.event):
                 raise ActRefused("replayed", "this was counted already, and counts once")
             act_check.check_sender(act, now)
             await self.cards.wait_posted(act.room)

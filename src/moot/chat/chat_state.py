@@ -82,7 +82,7 @@ class ChatState:
         self.record = self._file.record
         self._taken = set(self.record.taken)
 
-    def take(self, event: str) -> bool:
+    def claim_act(self, event: str) -> bool:
         """Whether this act is new; from now on it is not. Raises UsageError if that cannot be written."""
         if event in self._taken:
             return False

@@ -78,7 +78,7 @@ class MatrixPlatform:
                 page = await self._sync(cursor)
                 await self._join_invited(page)
                 for room, event in _events_in(page) if cursor else ():
-                    await self._take(receive, room, event)
+                    await self._handle_event(receive, room, event)
             except PlatformFault as fault:
                 log.warning("no events for now", extra={"why": str(fault)})
                 if isinstance(fault, AnswerTooLarge):
@@ -148,7 +148,7 @@ class MatrixPlatform:
             except PlatformFault as fault:
                 log.info("an invitation was not accepted", extra={"why": str(fault)})
 
-    async def _take(self, receive: Receive, room: str, event: Mapping[str, Any]) -> None:
+    async def _handle_event(self, receive: Receive, room: str, event: Mapping[str, Any]) -> None:
         sender, content = event.get("sender"), event.get("content")
         if sender == self._me or not isinstance(sender, str) or not isinstance(content, dict):
             return

@@ -124,9 +124,9 @@ class SlackPlatform:
 
     def _take_envelope(self, envelope: Mapping[str, Any]) -> bool:
         payload = envelope.get("payload")
-        return not isinstance(payload, dict) or self.take(payload)
+        return not isinstance(payload, dict) or self.queue_act(payload)
 
-    def take(self, payload: Mapping[str, Any]) -> bool:
+    def queue_act(self, payload: Mapping[str, Any]) -> bool:
         """Keep an act until it is its turn; False if too many wait, so that Slack tells of it again."""
         try:
             self._waiting.put_nowait(payload)
@@ -151,7 +151,7 @@ class SlackPlatform:
             return 400, b"neither an event nor an act"
         if payload.get("type") == "url_verification":
             return 200, str(payload.get("challenge"))[:1_000].encode()
-        return (200, b"") if self.take(payload) else (503, b"too many acts wait")
+        return (200, b"") if self.queue_act(payload) else (503, b"too many acts wait")
 
 
 class _SocketMode:

@@ -17,7 +17,7 @@ MAX_REQUEST_BYTES: Final = 256 << 10
 
 
 def slack_app(platform: SlackPlatform) -> Starlette:
-    async def take(request: Request) -> Response:
+    async def take_request(request: Request) -> Response:
         body = b""
         try:
             async for piece in request.stream():
@@ -29,4 +29,4 @@ def slack_app(platform: SlackPlatform) -> Starlette:
         status, answer = platform.handle_request(request.headers, body, time.time())
         return Response(answer, status, media_type="text/plain")
 
-    return Starlette(routes=[Route("/slack", take, methods=["POST"])])
+    return Starlette(routes=[Route("/slack", take_request, methods=["POST"])])

@@ -131,10 +131,10 @@ def add_command(commands: Any, name: str) -> None:
     add("--accept-changes", action="store_true", help="accept all changes since the last run")
     add_log_level(parser)
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ARGS", help="how to start the MCP server")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_bridge)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_bridge(options: argparse.Namespace) -> int:
     with own_children():
         settings = _settings(options)
         return run_service(_bridge(settings, options.log_level))

@@ -89,7 +89,7 @@ def add_command(commands: Any, name: str) -> None:
         add_state(one)
         add_member_options(one)
         add_log_level(one)
-        one.set_defaults(run=run, platform=platform)
+        one.set_defaults(run=run_chat, platform=platform)
     bind = program.add_command(
         group,
         "bind",
@@ -101,7 +101,7 @@ def add_command(commands: Any, name: str) -> None:
     bind.set_defaults(run=run_bind)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_chat(options: argparse.Namespace) -> int:
     from moot.cli.process.interruption import run_service
 
     return run_service(_serve(options))

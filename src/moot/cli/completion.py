@@ -54,10 +54,10 @@ def add_command(commands: Any, name: str) -> None:
         examples=_EXAMPLES,
     )
     parser.add_argument("shell", choices=tuple(_SCRIPTS), help="the shell that will read the script")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_completion)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_completion(options: argparse.Namespace) -> int:
     from moot.cli.command_table import COMMANDS, make_parser
 
     found = list(commands_of(make_parser(COMMANDS)))

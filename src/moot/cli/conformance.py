@@ -51,10 +51,10 @@ def add_command(commands: Any, name: str) -> None:
     add("--space", metavar="NAME", help=SPACE_HELP)
     add("--only", metavar="ID", help="only vectors that show this row, or rows that start with it")
     add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_conformance)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_conformance(options: argparse.Namespace) -> int:
     if options.url is None:
         if options.token_file is not None or options.space is not None:
             raise UsageError("--token-file and --space go with the URL of a gateway")

@@ -68,10 +68,10 @@ def add_command(commands: Any, name: str) -> None:
         "--level", type=int, choices=(1, 2, 3), default=3, help="rows up to this level (default: 3)"
     )
     add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_verify)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_verify(options: argparse.Namespace) -> int:
     configuration = load(options.config, environ=os.environ, dry=True)
     rules = [rule for file in options.rules for rule in read_rules(file.read_text("utf-8"))]
     deployment = Deployment(configuration, options.config, rules)

@@ -52,7 +52,7 @@ class OriginNotes:
         self._viewers = viewers
         self._with_places = with_places
 
-    def take(self, name: str) -> Iterator[tuple[ArgumentReport, list[str]]]:
+    def take_argument(self, name: str) -> Iterator[tuple[ArgumentReport, list[str]]]:
         """What was found of this argument and of everything in it, each with lines for it."""
         for each in list(self._left):
             if each.path == name or each.path.startswith((f"{name}.", f"{name}[", f"{name} (")):

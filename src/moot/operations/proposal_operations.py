@@ -218,7 +218,7 @@ def argument_lines(
             lines += [f"{' ' * len(name)}  {line}" for line in reference.excerpt.split("\n")]
         else:
             lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
-        lines += [f"  ← {text}" for _, found in notes.take(name) for text in found]
+        lines += [f"  ← {text}" for _, found in notes.take_argument(name) for text in found]
     return [*lines, *(f"  ← {text}" for _, found in notes.take_rest() for text in found)]
 
 

@@ -139,7 +139,7 @@ class MootApp(App[int]):
         self.panes.timeline.me = self.space.me
         self.panes.timeline.keeps_rules = partial(keeps_rules, self.space)
         self.input_line.focus()
-        self.background.start(self._receive())
+        self.background.start(self._receive_messages())
         self.background.start(self._watch_connection())
         self.space.streams.on_open(self._stream_opened)
         for info in self.space.streams:
@@ -152,7 +152,7 @@ class MootApp(App[int]):
 
     # Receiving and showing
 
-    async def _receive(self) -> None:
+    async def _receive_messages(self) -> None:
         self.incoming.put(await self.space.recall())
         self._show_incoming()
         others = (
@@ -168,7 +168,7 @@ class MootApp(App[int]):
         if not self.screen_stack:
             return
         if len(self.incoming):
-            self.panes.timeline.add_messages(self.incoming.take())
+            self.panes.timeline.add_messages(self.incoming.take_all())
             self._is_stale = True
         self._stale_ticks += 1
         if self._is_stale and self._stale_ticks >= 2:

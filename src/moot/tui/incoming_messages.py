@@ -38,7 +38,7 @@ class IncomingMessages:
                 self._queue.popleft()
                 self._missed += 1
 
-    def take(self) -> list[Envelope | MissedMessages]:
+    def take_all(self) -> list[Envelope | MissedMessages]:
         """All queued messages in order; what can be learned from them is noted."""
         items = list(self._queue)
         self._queue.clear()

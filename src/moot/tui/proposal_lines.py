@@ -186,7 +186,7 @@ def _arguments(
         known = texts.get(seen.to[0], whole[0])
     for name, value in arguments.items():
         if pair is not None and name == pair[1]:
-            yield from _origins(notes.take(name))
+            yield from _origins(notes.take_argument(name))
             continue
         if pair is not None and name == pair[0]:
             yield line((f"  {pair[0]} → {pair[1]}:", "strong"))
@@ -212,7 +212,7 @@ def _arguments(
             yield from (line(("    ", "dim"), each) for each in value.split("\n"))
         else:
             yield from _value(name, value)
-        yield from _origins(notes.take(name))
+        yield from _origins(notes.take_argument(name))
 
 
 def _edit(edit: Mapping[str, Json]) -> Iterator[Line]:

@@ -370,11 +370,11 @@ async def test_confirmations_end_and_are_bounded(tmp_path: Path) -> None:
         await space.propose()
         (seen,) = space.guest.proposals
         first, second, third = (questions.ask(seen, is_form=True) for _ in range(3))
-        assert questions.take(first, seen) is None
+        assert questions.use_up(first, seen) is None
         now[0] = 900.0
-        assert questions.take(second, seen) == "form"
+        assert questions.use_up(second, seen) == "form"
         now[0] = 901.0
-        assert questions.take(third, seen) is None
+        assert questions.use_up(third, seen) is None
 
 
 async def test_a_token_that_may_not_decide_is_refused_at_the_start(tmp_path: Path) -> None:

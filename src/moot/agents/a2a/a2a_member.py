@@ -170,7 +170,7 @@ class A2aMember:
         if self._space is not None:
             text, about = str(chat.payload["text"]), tuple(chat.correlation_id)
             work = _Work(ForwardedChat(chat.id, chat.sender), text, about)
-            await self._queue.take(self._space, chat, work, lambda each: self.file.add(each.chat))
+            await self._queue.queue_chat(self._space, chat, work, lambda each: self.file.add(each.chat))
 
     async def _refuse_chat(self, chat: Envelope, text: str) -> None:
         if self._space is not None:
@@ -249,7 +249,7 @@ class A2aMember:
         async def tell() -> None:
             async with aclosing(events) as told:
                 async for event in told:
-                    await turn.take(event)
+                    await turn.handle_event(event)
 
         telling = asyncio.ensure_future(tell())
         stopped = [work.stop.wait()]

@@ -141,7 +141,7 @@ class TaskTracker:
                 text = f"{envelope.sender} cancelled the message in the space."
                 self._book.set_state(served, TaskState.TASK_STATE_CANCELED, text)
             elif self._is_member(served, envelope.sender):
-                self._take(served, id, envelope)
+                self._follow_envelope(served, id, envelope)
 
     def _meant_chat(self, envelope: Envelope) -> list[str]:
         """People answer without a reference: what is written to a caller answers its only open message."""
@@ -161,7 +161,7 @@ class TaskTracker:
     def _is_member(self, served: ServedTask, sender: str) -> bool:
         return sender in (served.member, self._space.roster.id_of(served.member))
 
-    def _take(self, served: ServedTask, chat_id: str, envelope: Envelope) -> None:
+    def _follow_envelope(self, served: ServedTask, chat_id: str, envelope: Envelope) -> None:
         match envelope.kind:
             case "chat/acknowledge":
                 self._work(served)

@@ -75,7 +75,7 @@ class TaskTurn:
         self._chars = 0
         self._status_updates = 0
 
-    async def take(self, event: StreamResponse) -> None:
+    async def handle_event(self, event: StreamResponse) -> None:
         """One event of the agent; raises AgentTooMuch when it is too much."""
         match event.WhichOneof("payload"):
             case "message":

@@ -171,7 +171,7 @@ class TurnRunner:
         if self.remarks.is_remark(self.space, chat):
             self.remarks.add(chat)
             return
-        is_taken = await self.queue.take(
+        is_taken = await self.queue.queue_chat(
             self.space, chat, chat, lambda each: self._file.add(OpenChat(each.id, each.sender))
         )
         if is_taken and not self._agent.ready.is_set():
@@ -253,7 +253,7 @@ class TurnRunner:
             rejection_text(each.what, each.by, each.reason, each.explanation) for each in self._rejections
         ]
         self._rejections.clear()
-        for chat in self.remarks.take():
+        for chat in self.remarks.take_remarks():
             text = str(chat.payload["text"])
             if not any(text in each for each in taken):
                 taken.append(message_text(chat.sender, text))

@@ -176,7 +176,7 @@ class Agent:
             chat = await inbox.queue.next()
             task = asyncio.ensure_future(self._run_turn(space, toolbox, inbox, chat))
             self._current = (chat, task)
-            inbox.remarks.take()
+            inbox.remarks.take_remarks()
             self._abandoned = ""
             try:
                 await asyncio.wait({task})
@@ -259,7 +259,7 @@ class Agent:
             if reasoning is not None and (reply.text or reply.reasoning):
                 await self._send_thought(space, reasoning, reply.reasoning or reply.text)
             results = [await self._use(space, toolbox, call, reasoning, budget) for call in reply.calls]
-            _add_remarks(inbox.remarks.take(), results)
+            _add_remarks(inbox.remarks.take_remarks(), results)
             messages += [
                 {"role": "tool", "tool_call_id": call.id, "content": text}
                 for call, text in zip(reply.calls, results, strict=True)

@@ -74,7 +74,7 @@ class QuestionInbox:
             if self._in_turn():
                 self.remarks.add(chat)
             return
-        await self.queue.take(self._space, chat, chat)
+        await self.queue.queue_chat(self._space, chat, chat)
 
     async def answer(self, chat: Envelope, text: str) -> None:
         """Say it to whoever asked; waits for the end of a pause, of a rate limit and of a lost connection."""

@@ -40,7 +40,7 @@ class Confirmations:
         self._open[state] = _Asked(seen.id, seen.fingerprint(), question, self._clock())
         return state
 
-    def take(self, state: str, seen: SeenProposal) -> Question | None:
+    def use_up(self, state: str, seen: SeenProposal) -> Question | None:
         """How the person was asked about exactly this proposal; None if they were not. Uses the state up."""
         asked = self._open.pop(state, None)
         if asked is None or self._clock() - asked.asked_at > self._kept_seconds:

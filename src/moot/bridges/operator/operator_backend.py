@@ -269,7 +269,7 @@ class OperatorBackend(ToolsOnlyBackend):
     async def _take_confirmation(self, state: str, call: BackendCall, seen: SeenProposal) -> JsonObject:
         responses: Json = call.params.get("inputResponses")
         answer: Json = responses.get(_KEY) if isinstance(responses, dict) else None
-        asked = self._confirmations.take(state, seen)
+        asked = self._confirmations.use_up(state, seen)
         if asked is None or not isinstance(answer, dict):
             raise _Unusable("the confirmation is not, or no longer, valid; nothing was approved. Call again")
         content: Json = answer.get("content")

@@ -96,10 +96,10 @@ def add_command(commands: Any, name: str) -> None:
     add("--to", default="", metavar="MEMBER", help="with --serve: who gets prompts (default: everybody)")
     add_log_level(parser)
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ARGS", help="how to start the agent")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_acp)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_acp(options: argparse.Namespace) -> int:
     if options.serve:
         if options.command:
             raise UsageError("--serve shows a space to an editor; it starts no agent: leave the command out")

@@ -66,10 +66,10 @@ def add_command(commands: Any, name: str) -> None:
     add("--max-steps", type=int, metavar="N", help="most answers of the model in one turn (default: 16)")
     add_spending_options(parser)
     add_log_level(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_agent)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_agent(options: argparse.Namespace) -> int:
     from moot.cli.process.interruption import run_service
 
     return run_service(_stay(options))

@@ -41,10 +41,10 @@ def add_command(commands: Any, name: str) -> None:
     wait_help = "how long to wait for a decision (default 3500)"
     add("--wait-seconds", type=parse_duration, default=3_500.0, metavar="TIME", help=wait_help)
     add_state(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_hook)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_hook(options: argparse.Namespace) -> int:
     """Answer the event on stdin in this process; `hook_client` lets a service do it where it can."""
     try:
         status, text = asyncio.run(answer_event(options, sys.stdin.buffer.read(MAX_EVENT_BYTES)))

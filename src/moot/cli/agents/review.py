@@ -80,10 +80,10 @@ def add_command(commands: Any, name: str) -> None:
     add_state(parser)
     add_spending_options(parser)
     add_log_level(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_review)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_review(options: argparse.Namespace) -> int:
     from moot.cli.process.interruption import run_service
 
     return run_service(_stay(options))

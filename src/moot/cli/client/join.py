@@ -83,11 +83,11 @@ def add_command(commands: Any, name: str) -> None:
     waits = "full screen: seconds in which a decision can be taken back before it is sent (0, 5 or 10)"
     add("--take-back", type=int, choices=(0, 5, 10), default=0, metavar="SECONDS", help=waits)
     add_connect_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_join)
 
 
 @program.tells_errors
-def run(options: argparse.Namespace) -> int:
+def run_join(options: argparse.Namespace) -> int:
     # Ctrl-C is how one leaves.
     return run_service(_join(options))
 
@@ -186,7 +186,7 @@ class Person:
         await self._begin()
         async with asyncio.TaskGroup() as group:
             self._background = BackgroundTasks(group)
-            receiving = self._background.start(self._receive(coming))
+            receiving = self._background.start(self._show_messages(coming))
             leaving = self._background.start(self._leaving.wait())
             self._background.start(self._type())
             space.streams.on_open(self._stream_opened)
@@ -220,7 +220,7 @@ class Person:
 
     # Receiving
 
-    async def _receive(self, coming: AsyncIterator[Envelope | MissedMessages]) -> None:
+    async def _show_messages(self, coming: AsyncIterator[Envelope | MissedMessages]) -> None:
         from moot.participant import MissedMessages
 
         async for item in coming:

@@ -47,11 +47,11 @@ def add_access_commands(group: Any) -> None:
             optional = "?" if name == "tokens" else None
             add("target", nargs=optional, metavar="NAME", help="the member")
         add_admin_options(parser, is_required=True)
-        parser.set_defaults(run=run, act=name)
+        parser.set_defaults(run=run_member_access, act=name)
 
 
 @program.tells_errors
-def run(options: argparse.Namespace) -> int:
+def run_member_access(options: argparse.Namespace) -> int:
     answer = _ask(options)
     if options.json:
         print(json.dumps(answer))

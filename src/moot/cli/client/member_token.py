@@ -46,11 +46,11 @@ def add_token_command(group: Any) -> None:
     add("--token-out", type=Path, metavar="FILE", help="write the token there instead of printing it")
     add("--admin-token-file", type=Path, metavar="FILE", help="the token of an administrator")
     add_connect_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_member_token)
 
 
 @program.tells_errors
-def run(options: argparse.Namespace) -> int:
+def run_member_token(options: argparse.Namespace) -> int:
     from moot.cli.process.output_file import open_new_file
 
     settings = _settings_of(options)

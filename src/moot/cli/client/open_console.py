@@ -29,11 +29,11 @@ def add_command(commands: Any, name: str) -> None:
     add("--print", dest="only_print", action="store_true", help="print the link, open no browser")
     add("--qr", action="store_true", help="also print a QR code of it")
     add_connect_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=open_console)
 
 
 @program.tells_errors
-def run(options: argparse.Namespace) -> int:
+def open_console(options: argparse.Namespace) -> int:
     from moot.cli.client.browser import has_display, open_browser
     from moot.cli.client.sign_in_link import ask_for_link, qr_text
 

@@ -95,11 +95,11 @@ def _add_operation(commands: Any, name: str) -> None:
             "--timeout", type=parse_duration, metavar="TIME", help="how long to wait for an answer"
         )
     add_json(parser)
-    parser.set_defaults(run=run, operation=operation, timeout=None)
+    parser.set_defaults(run=run_operation, operation=operation, timeout=None)
 
 
 @program.tells_errors
-def run(options: argparse.Namespace) -> int:
+def run_operation(options: argparse.Namespace) -> int:
     """Join, do one thing, leave."""
     from moot.cli.process.interruption import run_errand
 

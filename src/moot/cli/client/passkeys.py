@@ -51,11 +51,11 @@ def add_command(commands: Any, name: str) -> None:
         else:
             add("target", nargs="?" if act == "list" else None, metavar="NAME", help="the participant")
         add_admin_options(parser, is_required=act == "link")
-        parser.set_defaults(run=run, act=act)
+        parser.set_defaults(run=run_passkeys, act=act)
 
 
 @program.tells_errors
-def run(options: argparse.Namespace) -> int:
+def run_passkeys(options: argparse.Namespace) -> int:
     answer = _ask(options)
     if options.json:
         print(json.dumps(answer))

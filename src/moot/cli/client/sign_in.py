@@ -44,11 +44,11 @@ def add_command(commands: Any, name: str) -> None:
     add("--forget", action="store_true", help="let the bridge forget the credential")
     add_code_port(parser)
     add_connect_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_sign_in)
 
 
 @program.tells_errors
-def run(options: argparse.Namespace) -> int:
+def run_sign_in(options: argparse.Namespace) -> int:
     from moot.cli.process.interruption import run_errand
 
     return run_errand(_sign_in(options))

@@ -39,11 +39,11 @@ def add_command(commands: Any, name: str) -> None:
     add("--all", action="store_true", help="also what only programs care for: progress, acknowledgements, …")
     add_json(parser)
     add_connect_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_tail)
 
 
 @program.tells_errors
-def run(options: argparse.Namespace) -> int:
+def run_tail(options: argparse.Namespace) -> int:
     from moot.cli.process.interruption import run_errand
 
     return run_errand(_tail(options))

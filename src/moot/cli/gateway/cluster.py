@@ -104,7 +104,7 @@ def add_command(commands: Any, name: str) -> None:
     add = parser.add_argument
     add("--compare", action="store_true", help="hash the states of all gateways now, at one message")
     add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_status)
 
 
 @program.tells_errors
@@ -148,7 +148,7 @@ def _move(options: argparse.Namespace, method: str) -> int:
 
 
 @program.tells_errors
-def run(options: argparse.Namespace) -> int:
+def run_status(options: argparse.Namespace) -> int:
     status = ask_gateway(options, "GET", "admin/cluster", compare="true" if options.compare else "false")
     if options.json:
         print(json.dumps(status, indent=2), flush=True)

@@ -42,11 +42,11 @@ def add_command(commands: Any, name: str) -> None:
     add("place", nargs="?", type=Path, default=Path(), metavar="DIR", help="a folder or a configuration file")
     add_configured_data(parser)
     add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_reload)
 
 
 @program.tells_errors
-def run(options: argparse.Namespace) -> int:
+def run_reload(options: argparse.Namespace) -> int:
     from moot.operations.terminal_escape import printable
 
     report, notes = _reload(options)

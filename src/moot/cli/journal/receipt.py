@@ -61,11 +61,11 @@ def add_command(commands: Any, name: str) -> None:
     add_policy(verifying)
     add_json(verifying)
     add_connect_options(parser)
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run_receipt)
 
 
 @program.tells_errors
-def _run(options: argparse.Namespace) -> int:
+def _run_receipt(options: argparse.Namespace) -> int:
     if options.what == _VERIFY:
         return _verify(options)
     if options.what == _KEY:

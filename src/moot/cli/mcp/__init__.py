@@ -164,10 +164,10 @@ def add_command(commands: Any, name: str) -> None:
         metavar="CLIENT",
         help=f"print the configuration for one of: {', '.join(CLIENTS)}",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_mcp)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_mcp(options: argparse.Namespace) -> int:
     if options.decision_seconds <= 0:
         raise UsageError("--decision-seconds must be more than 0")
     if options.operator:

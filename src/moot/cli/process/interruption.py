@@ -112,7 +112,7 @@ class Interruption:
         for number in SIGNALS:
             # Under `nohup` it stays ignored.
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self.receive)
+                self._before[number] = signal.signal(number, self.handle_signal)
 
     def remove(self) -> None:
         # After a signal ours stay: the process is about to end with its exit code, and one more, from a
@@ -145,7 +145,7 @@ class Interruption:
         """After a signal."""
         return 128 + self._received[0][0] if self._stopped is None else self._stopped
 
-    def receive(self, number: int, _frame: FrameType | None = None) -> None:
+    def handle_signal(self, number: int, _frame: FrameType | None = None) -> None:
         """A signal came; the handler of all of them."""
         now = self._clock()
         if self._received and now - self._received[-1][1] < _SAME_SECONDS:

@@ -38,7 +38,7 @@ def add_command(commands: Any, name: str) -> None:
     add_journal_options(parser)
     add_approver_state(parser)
     add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_explain)
 
 
 def _find(ledger: ProposalHistory, named: str) -> HistoryProposal:
@@ -60,7 +60,7 @@ def _find(ledger: ProposalHistory, named: str) -> HistoryProposal:
     )
 
 
-def run(options: argparse.Namespace) -> int:
+def run_explain(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from moot.trust.checks.explain import explain, judge_offline

@@ -50,10 +50,10 @@ def add_command(commands: Any, name: str) -> None:
     form.add_argument(
         "--summary", action="store_true", help="counts and the share that was automatic, by day"
     )
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run_history)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run_history(options: argparse.Namespace) -> int:
     from moot.trust.approver.rule_history import RuleHistory
     from moot.trust.history.ledger_reader import read_ledger
     from moot.trust.history.proposal_history import filter_proposals

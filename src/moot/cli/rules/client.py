@@ -134,12 +134,12 @@ def add_action(group: Any, name: str, act: Act, help: str, examples: str) -> Any
     parser.add_argument("--approver", default="approver", metavar="NAME", help="its name (default approver)")
     add_json(parser)
     add_connect_options(parser)
-    parser.set_defaults(run=_run, act=act)
+    parser.set_defaults(run=_run_action, act=act)
     return parser
 
 
 @program.tells_errors
-def _run(options: argparse.Namespace) -> int:
+def _run_action(options: argparse.Namespace) -> int:
     from moot.cli.client.operation_output import print_result
     from moot.cli.process.interruption import run_errand
 

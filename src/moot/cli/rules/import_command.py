@@ -58,10 +58,10 @@ def add_command(group: Any, name: str) -> None:
         add(f"--{kind}", metavar="MEMBER/TOOL/ARGUMENT", help=f"the tool of the space that {does}")
     add("--root", metavar="DIR", help="the project's folder as those tools name it; . if they start in it")
     add("-o", "--output", default="-", metavar="FILE", help="a new file (default: print)")
-    parser.set_defaults(run=_run)
+    parser.set_defaults(run=_run_import)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run_import(options: argparse.Namespace) -> int:
     from moot.trust.imports.rule_maker import ImportTargets, make_rules
     from moot.trust.rules.rule_yaml import write_rules
 

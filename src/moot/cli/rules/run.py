@@ -110,10 +110,10 @@ def add_command(commands: Any, name: str) -> None:
     add("--metrics-host", default="127.0.0.1", metavar="HOST", help="where (default 127.0.0.1)")
     add_log_level(parser)
     add_connect_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_approver)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_approver(options: argparse.Namespace) -> int:
     from moot.cli.process.interruption import run_service
 
     return run_service(_stay(options))

@@ -135,10 +135,10 @@ def add_command(commands: Any, name: str) -> None:
     add("--live", action="store_true", help="a real gateway with a tool and an agent; you decide")
     add_listen_port(parser, 8080)
     add("--no-browser", action="store_true", help="with --live: do not open the console in a browser")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_demo)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_demo(options: argparse.Namespace) -> int:
     if options.live:
         return run_service(run_live(options.port, browse=not options.no_browser))
     print("A scripted space in this terminal: three members, no sockets. ◀ is what a member receives.\n")

@@ -81,10 +81,10 @@ def add_command(commands: Any, name: str) -> None:
     hook("--token-file", type=Path, metavar="FILE", help=TOKEN_FILE_HELP)
     hook("--print", dest="print_only", action="store_true", help="only print it")
     add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_init)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_init(options: argparse.Namespace) -> int:
     import json
 
     from moot.box.box_support import why_not_confined

@@ -70,7 +70,7 @@ class ContentRoutes:
         if length.isdecimal() and int(length) > most:
             await discard_body(request.receive)
             return denied(too_large)
-        if (busy := _take(self._rates, identity)) is not None:
+        if (busy := _count_request(self._rates, identity)) is not None:
             return denied(busy)
         async with self._bodies:
             body = await body_of(request, most)
@@ -96,7 +96,7 @@ class ContentRoutes:
     async def get(self, request: Request) -> Response:
         """A value, as it was sent."""
         identity = await self._identity.reader(request)
-        if (busy := _take(self._fetches, identity)) is not None:
+        if (busy := _count_request(self._fetches, identity)) is not None:
             return denied(busy)
         digest = request.path_params["sha256"]
         gone = AccessDenied(404, "no value with this hash is kept here (any more)")
@@ -112,6 +112,6 @@ class ContentRoutes:
         return FileResponse(path, media_type=_MEDIA_TYPE, headers=_HEADERS)
 
 
-def _take(rates: RateLimits, identity: TokenIdentity) -> AccessDenied | None:
+def _count_request(rates: RateLimits, identity: TokenIdentity) -> AccessDenied | None:
     wait = rates.take((identity.host.name, identity.name), time.monotonic())
     return AccessDenied(429, "too many large values at once", retry_after=wait) if wait else None

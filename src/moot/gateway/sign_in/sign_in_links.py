@@ -36,7 +36,7 @@ class LinkStore(Protocol):
 
     async def add(self, key: str, value: bytes) -> None: ...
 
-    async def take(self, key: str) -> bytes | None:
+    async def take_out(self, key: str) -> bytes | None:
         """What was added, to the first who asks; None to all others."""
         ...
 
@@ -50,7 +50,7 @@ class MemoryLinks:
     async def add(self, key: str, value: bytes) -> None:
         self._links[key] = value
 
-    async def take(self, key: str) -> bytes | None:
+    async def take_out(self, key: str) -> bytes | None:
         return self._links.pop(key, None)
 
 
@@ -82,7 +82,7 @@ class SignInLinks:
         void += left[: max(0, len(left) + 1 - MAX_LINKS)]
         for key in void:
             # First: a link is not valid for longer because the store does not answer.
-            await self._store.take(key)
+            await self._store.take_out(key)
             self._made.pop(key, None)
         code = secrets.token_urlsafe(_CODE_BYTES)
         key, nonce, expires = _key_of(code, use), secrets.token_bytes(_NONCE_BYTES), now + VALID_SECONDS
@@ -95,7 +95,7 @@ class SignInLinks:
         """The token, the first time in time; None for every other code."""
         key = _key_of(code, use)
         self._made.pop(key, None)
-        found = await self._store.take(key)
+        found = await self._store.take_out(key)
         if found is None:
             return None
         try:

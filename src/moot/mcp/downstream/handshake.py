@@ -1,7 +1,7 @@
 """A client of the handshake era (2024-11-05 to 2025-11-25): `initialize`, a session, requests both ways.
 
     session = HandshakeSession(server, running, send)
-    session.receive(message)        # never waits; answers go out through `send(message, about)`
+    session.receive_message(message)        # never waits; answers go out through `send(message, about)`
 
 `about` is the id of the request that a message belongs to, or None: over HTTP they use different streams.
 """
@@ -87,7 +87,7 @@ class HandshakeSession:
     def takes_batches(self) -> bool:
         return self.initialized and self.version == BATCH_VERSION
 
-    def receive(self, message: Message) -> None:
+    def receive_message(self, message: Message) -> None:
         if isinstance(message, RpcRequest):
             self._request(message)
         elif isinstance(message, RpcNotification):

@@ -230,13 +230,13 @@ class McpHttpServer:
         opening = isinstance(message, RpcRequest) and message.method == "initialize"
         session = self._open_session() if opening and _SESSION not in headers else self._session(headers)
         if not isinstance(message, RpcRequest):
-            session.receive(message)
+            session.receive_message(message)
             await exchange.respond(202)
             return
         if message.id in session.pending_ids:
             raise HttpAccessDenied(400, _ID_IN_USE)
         stream = session.open(message.id)
-        session.receive(message)
+        session.receive_message(message)
         if opening and not session.session.initialized:
             # The handshake failed, so there is nothing to keep.
             self.sessions.end(session)
@@ -254,7 +254,7 @@ class McpHttpServer:
             raise HttpAccessDenied(400, _ID_IN_USE)
         stream = session.open(*ids) if ids else None
         for message in messages:
-            session.receive(message)
+            session.receive_message(message)
         if stream is None:
             await exchange.respond(202)
         else:
@@ -362,7 +362,7 @@ class McpHttpServer:
         body = await read_body(exchange.receive, exchange.headers, rpc.MESSAGE_BYTES)
         value = parse_value(body)
         for message in self._messages_of(value, session):
-            session.receive(message)
+            session.receive_message(message)
         await exchange.respond(202)
 
 

@@ -77,9 +77,9 @@ class HttpSession:
         """From where on a reader without an event id gets the server stream."""
         return self.server_stream.last_read
 
-    def receive(self, message: Message) -> None:
+    def receive_message(self, message: Message) -> None:
         self.used_at = asyncio.get_running_loop().time()
-        self.session.receive(message)
+        self.session.receive_message(message)
 
     def find_position(self, last_event_id: str) -> tuple[EventStream, int] | None:
         """The stream and the position that an event id names, if everything after it is still here."""

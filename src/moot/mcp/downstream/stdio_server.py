@@ -47,7 +47,7 @@ class StdioConnection:
         self._running = RunningRequests(server.spawn, server.counts)
         self._session = HandshakeSession(server, self._running, self._send)
 
-    def receive(self, line: bytes) -> None:
+    def receive_line(self, line: bytes) -> None:
         """Process one line. Whatever is in it, this answers or ignores it and never raises."""
         if not line.strip():
             return
@@ -72,7 +72,7 @@ class StdioConnection:
             self._answer_stateless(message)
         else:
             # Notifications too: both eras cancel in the same way here, and share their ids.
-            self._session.receive(message)
+            self._session.receive_message(message)
 
     def close(self) -> None:
         self._session.close()
@@ -99,7 +99,7 @@ async def serve(server: McpServer, *, stop: asyncio.Event, stdin: int = 0, stdou
     refusal = InvalidRpcMessage(INVALID_REQUEST, f"a message has at most {rpc.MESSAGE_BYTES} bytes")
     async with _take_over_streams(stdin, stdout) as (source, sink):
         lines = StdioLines(
-            lambda line: connection.receive(line),
+            lambda line: connection.receive_line(line),
             lambda: lines.write(strict_json.encode(error_of(None, refusal))),
             line_bytes=rpc.MESSAGE_BYTES,
             unread_bytes=rpc.UNREAD_BYTES,

@@ -62,12 +62,12 @@ class Feed(Generic[T]):
         while len(self._items) > self._max_messages or (
             self._bytes > self._max_bytes and len(self._items) > 1
         ):
-            self._take()
+            self._take_oldest()
             self._missed += 1
             self._counts.gaps += 1
         self._arrived.set()
 
-    def _take(self) -> T | MissedMessages:
+    def _take_oldest(self) -> T | MissedMessages:
         item = self._items.popleft()
         if item.__class__ is Envelope:
             self._bytes -= len(item.raw)
@@ -90,7 +90,7 @@ class Feed(Generic[T]):
                 missed, self._missed = self._missed, 0
                 return MissedMessages("slow", missed)
             if self._items:
-                return self._take()
+                return self._take_oldest()
             if self._ended:
                 raise StopAsyncIteration
             self._arrived.clear()

@@ -136,11 +136,11 @@ class TurnQueue(Generic[Work]):
     def waiting(self) -> int:
         return self._queue.qsize()
 
-    async def take(
+    async def queue_chat(
         self, space: JoinedSpace, chat: Envelope, work: Work, write: Callable[[Work], None] | None = None
     ) -> bool:
         """Acknowledge a chat that gets its turn. One that `write` cannot write down could get lost."""
-        rate, why = self._rates.take(chat.sender), ""
+        rate, why = self._rates.count_chat(chat.sender), ""
         if rate != "taken":
             log.warning("too many turns", extra={"participant": chat.sender})
             why = self._too_many
@@ -186,7 +186,7 @@ class ChatRates:
         self._windows = sliding_windows(max_per_minute, 60.0, max_keys=_MAX_COUNTED_MEMBERS)
         self._refused: set[str] = set()
 
-    def take(self, sender: str) -> Literal["taken", "refused", "ignored"]:
+    def count_chat(self, sender: str) -> Literal["taken", "refused", "ignored"]:
         """Count a chat. The first one too many is refused; the next are ignored, until one is taken again.
 
         Another agent would answer each refusal.
@@ -222,7 +222,7 @@ class DecisionRemarks:
         if len(self._chats) < _MAX_REMARKS:
             self._chats.append(chat)
 
-    def take(self) -> list[Envelope]:
+    def take_remarks(self) -> list[Envelope]:
         """The remarks since the last time."""
         taken, self._chats = self._chats, []
         return taken

@@ -39,7 +39,7 @@ class SharedLinks:
         except NATS_FAULTS as fault:
             raise unavailable(fault) from None
 
-    async def take(self, key: str) -> bytes | None:
+    async def take_out(self, key: str) -> bytes | None:
         """To the first who asks. Should the answer to that one be lost, nobody gets it."""
         try:
             bucket = await self._bucket.open()
