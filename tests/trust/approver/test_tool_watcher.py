@@ -195,14 +195,19 @@ async def test_a_resource_is_in_no_list_of_tools(tmp_path: Path) -> None:
         assert (verdict.decision, verdict.why) == ("approve", "rule read matches")
 
 
-async def test_what_was_decided_waits_for_no_comparison(tmp_path: Path) -> None:
+async def test_what_people_decided_is_not_decided_again_when_its_host_is_compared(
+    tmp_path: Path,
+) -> None:
     async with approver_scene(tmp_path) as scene:
         scene.mood = "leave"
-        await ChangingHost(scene).join()
+        host = ChangingHost(scene)
+        await host.join()
         await written(scene, FIRST)
         proposing = asyncio.create_task(scene.write("a/one.md"))
-        deferred = scene.approver.decider.deferred
-        await until(lambda: len(deferred) == 1)
-        await scene.alice.approve(next(iter(deferred)))
+        await until(lambda: len(scene.alice.proposals.open()) == 1)
+        await scene.alice.approve(scene.alice.proposals.open()[0])
         assert await proposing == "by alice"
-        await until(lambda: not deferred)
+        host.tools = [DRAFT]
+        await host.join()
+        assert await scene.write("a/two.md") == "by approver"
+        assert scene.written == ["a/one.md", "a/two.md"]

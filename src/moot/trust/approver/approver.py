@@ -109,7 +109,7 @@ class Approver:
             space,
             store,
             on_change=self._observe_tool_change,
-            on_compared=self._apply_deferred_rules,
+            on_compared=self._decide_for_host,
         )
         self.decider = RuleDecider(self, draw)
         self.origins = OriginWatch(self)
@@ -184,15 +184,14 @@ class Approver:
         self.plans.end_expired()
         self.plans.end_earlier()
         self.store.save()
-        for decision in list(self.ledger):
-            if decision.waits_for_rules and self.decider.is_open(decision.id):
-                self.trip(ProposalSeen(decision.case, self._accepted))
-                self.decider.apply(decision.case)
+        for case in self.open_cases():
+            self.trip(ProposalSeen(case, self._accepted))
+            self.decider.apply(case)
         self.suggester.wake()
 
     def open_cases(self) -> list[Case]:
-        pending = (each.case for each in self.ledger if each.waits_for_rules)
-        return [case for case in pending if case.method == "tools/call" and self.decider.is_open(case.id)]
+        """The proposals that rules may still decide."""
+        return [each.case for each in self.ledger if each.waits_for_rules and self.decider.is_open(each.id)]
 
     def apply_to(self, member: str) -> None:
         """Rules decide what a member has proposed before."""
@@ -293,8 +292,6 @@ class Approver:
     def _observe_decision(self, decision: HistoryProposal) -> None:
         """Somebody decided, or a result arrived."""
         self._count(decision)
-        if not decision.waits_for_rules:
-            self.decider.deferred.pop(decision.id, None)
         if decision.verdict == "pending":
             return
         if decision.automated and decision.lesson is None:
@@ -362,13 +359,14 @@ class Approver:
                 self.history.count("wrong", now, rule=name)
         self.memory.trip(event, at=at)
 
-    def _apply_deferred_rules(self, host: str) -> None:
+    def _decide_for_host(self, host: str) -> None:
+        """The tools of a host have been compared: rules decide what is open for it."""
         self.origins.note_compared(host)
         about = [case for case in self.open_cases() if host in case.to]
         for case in about:
             self.origins.look_again(case)
-        self.decider.apply_deferred(host)
         for case in about:
+            self.decider.apply(case)
             self._tell_origins(case)
 
     def _note_approval(self, decision: HistoryProposal) -> None:

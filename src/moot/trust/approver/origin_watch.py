@@ -156,7 +156,7 @@ class OriginWatch:
             is_whole = is_new and len(past) <= MAX_NEW_SPACE_MESSAGES
         if last < 0 and not is_whole:
             self._note_gap()
-        cases = {case.id: case for case in self._approver.open_cases()}
+        cases = {case.id: case for case in self._approver.open_cases() if case.method == "tools/call"}
         again, now = False, self._approver.wall_clock()
         for envelope in past[last + 1 :]:
             if envelope.id in cases:

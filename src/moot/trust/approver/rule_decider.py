@@ -1,7 +1,8 @@
 """What the rules say about a proposal, and the decision that the approver sends for them.
 
 Before a decision is sent it is noted for review and counted, so that neither a burst nor a restart exceeds a
-limit. Where a host has just joined, rules wait until its tools have been compared.
+limit. Where a host has just joined, rules wait until its tools have been compared, and then decide what is
+open for it.
 """
 
 from __future__ import annotations
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Proposals that wait until the tools of their host have been compared; any more are left to people.
-MAX_DEFERRED: Final = 1_000
 # Proposals of which is remembered why people were asked.
 MAX_ASKED: Final = 10_000
 # The wall clock may differ from the clock that nobody sets by so much without having jumped.
@@ -64,8 +63,6 @@ class RuleDecider:
         self._asked: LatestDict[str, str] = LatestDict(MAX_ASKED)
         # Kept, so that nobody draws twice for a spot check.
         self._draws: LatestDict[str, float] = LatestDict(MAX_ASKED)
-        # Proposals that wait for the comparison of their hosts' tools.
-        self.deferred: dict[str, Case] = {}
 
     def verdict(self, case: Case, *, draw: float = 1.0) -> RuleVerdict:
         """What the rules say now; `draw` below 1 leaves the share of checks to people."""
@@ -166,13 +163,6 @@ class RuleDecider:
             host for host, tool in tools.items() if not self._approver.tool_watcher.is_compared(host, tool)
         ]
 
-    def apply_deferred(self, host: str) -> None:
-        """The tools of a host have been compared: rules decide what waited for that."""
-        for case in [case for case in self.deferred.values() if host in case.to]:
-            del self.deferred[case.id]
-            if self.is_open(case.id):
-                self.apply(case)
-
     def apply_by_origin(self, case: Case) -> None:
         """The origins of a call may ask no longer: a rule that goes by them decides, and no other."""
         rule = self.verdict(case).rule
@@ -187,8 +177,7 @@ class RuleDecider:
         draw = self._draws[case.id] if case.id in self._draws else self._draw()
         self._draws[case.id] = draw
         verdict = self.verdict(case, draw=draw)
-        if self._uncompared_hosts(case) and len(self.deferred) < MAX_DEFERRED:
-            self.deferred[case.id] = case
+        if self._uncompared_hosts(case):
             return
         self._predict(case)
         if self._settings.observe:
@@ -283,8 +272,6 @@ class RuleDecider:
             self.deciding_rules.pop(case.id, None)
             self._reviews.forget(case.id)
             self._leave(case, f"rule {rule.name} would approve this, but its host is not connected")
-            if len(self.deferred) < MAX_DEFERRED:
-                self.deferred[case.id] = case
         except (ProposalSettled, ApprovalRequired, BudgetExceeded) as fault:
             # Somebody else decided first, several votes are required (D-28), or a budget is used up.
             self._reviews.forget(case.id)
