@@ -404,7 +404,7 @@ def test_who_is_given_a_stream_has_room_for_it() -> None:
 
 
 # `max_containers` is checked before there is an envelope: tests/gateway/hosting/test_costly_messages.py.
-# `max_welcome_bytes` and `max_listed_member_bytes` refuse nothing: tests/space/test_listing.py.
+# `max_welcome_bytes` and `max_listed_member_bytes` refuse nothing: tests/space/members/test_listing.py.
 
 
 def test_no_limit_is_without_a_test() -> None:

@@ -69,10 +69,10 @@ def canonical_bytes(value: Json, raw: bytes = b"") -> bytes | None:
 class _Life(ProposalTracker[ProposalLife]):
     keeps_origins = keeps_comments = False
 
-    def _answer(self, life: ProposalLife, envelope: Envelope, who: Sequence[str]) -> bool:
+    def _apply_answer(self, life: ProposalLife, envelope: Envelope, who: Sequence[str]) -> bool:
         # The gateway accepted it, so it comes from one that was asked, by whatever name (D-80).
         is_stranger = len(life.waiting) == 1 and set(life.asked).isdisjoint(who)
-        return super()._answer(life, envelope, (*who, *life.waiting) if is_stranger else who)
+        return super()._apply_answer(life, envelope, (*who, *life.waiting) if is_stranger else who)
 
 
 class ToldStory(Story):
@@ -111,7 +111,7 @@ class ToldStory(Story):
             changed=self._call(self.changes[-1], self.changes[-1].record) if self.changes else None,
             decisions=[self._decision(each, space) for each in self.decisions],
             ran=calls[0] if ran and calls else None,
-            answers=[_answer(each) for each in self.messages("response")],
+            answers=[_answer_claim(each) for each in self.messages("response")],
             origins=[_origins(each) for each in self.messages("origins")],
             rules=[_rule(each) for each in self.messages("rule")],
             grants=[self._grant(each) for each in self.messages("grant")],
@@ -219,7 +219,7 @@ class ToldStory(Story):
 
     def _state(self) -> str:
         if self.proposal is None:
-            outcomes = [_answer(each).outcome for each in self.messages("response")]
+            outcomes = [_answer_claim(each).outcome for each in self.messages("response")]
             return outcomes[-1] if outcomes else "called" if self.requests else "not shown"
         first = self.proposal
         tracker = _Life()
@@ -256,7 +256,7 @@ def grants(grant: Envelope, decision: Envelope) -> bool:
     return rights.allow(decision.kind, decision.payload, decision.to)
 
 
-def _answer(message: LoggedMessage) -> AnswerClaim:
+def _answer_claim(message: LoggedMessage) -> AnswerClaim:
     payload = message.envelope.payload
     error, result = payload.get("error"), payload.get("result")
     outcome: Any = "done"

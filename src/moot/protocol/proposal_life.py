@@ -332,7 +332,7 @@ class ProposalLife(msgspec.Struct, eq=False, kw_only=True):
             return self.status == "fulfilled" and not self.answered
         return not set(self.waiting).isdisjoint(host)
 
-    def answer(self, host: Collection[str], *, failed: bool = False, asks: bool = False) -> None:
+    def note_answer(self, host: Collection[str], *, failed: bool = False, asks: bool = False) -> None:
         """A host that was asked has answered: it is over when all have, unless it asks for input first."""
         self.answered, self.wants_input, self._has_failed = True, asks, self._has_failed or failed
         self.waiting = tuple([each for each in self.waiting if each not in host])

@@ -139,7 +139,7 @@ class ProposalTracker(Generic[P]):
             case "mcp/request":
                 return self._carry_out(life, envelope, now, who)
             case "mcp/response":
-                return self._answer(life, envelope, who)
+                return self._apply_answer(life, envelope, who)
             case "mcp/withdraw":
                 return life.is_of(who) and life.settle("withdrawn", now, envelope.id, reason or "other")
             case "mcp/reject":
@@ -211,7 +211,7 @@ class ProposalTracker(Generic[P]):
         life.answer_by = now + self.answer_seconds
         return True
 
-    def _answer(self, life: P, envelope: Envelope, who: Sequence[str]) -> bool:
+    def _apply_answer(self, life: P, envelope: Envelope, who: Sequence[str]) -> bool:
         """One answer is that of every proposal which the request carries out (decision 0014)."""
         error, result = envelope.payload.get("error"), envelope.payload.get("result")
         if life.requests[-1] not in envelope.correlation_id:
@@ -223,7 +223,7 @@ class ProposalTracker(Generic[P]):
         else:
             is_one = len(life.asked) == 1 and len(self._requests[life.requests[-1]]) == 1
             failed = error is not None or (isinstance(result, dict) and result.get("isError") is True)
-            life.answer(who, failed=failed, asks=is_one and wanted_input(result) is not None)
+            life.note_answer(who, failed=failed, asks=is_one and wanted_input(result) is not None)
         self.note_answer(life, envelope)
         return True
 

@@ -184,7 +184,7 @@ def test_one_budget_holds_for_all_rules_and_survives_a_restart() -> None:
 
 def test_why_something_was_done() -> None:
     decision = decided(_case(), approved=True, by="bot", rule="reports")
-    decision.answer(["files"], failed=False)
+    decision.note_answer(["files"], failed=False)
     text = "\n".join(explain(decision, [REPORTS], START).lines())
     assert "bot approved it after 30.0 s" in text
     assert "the result was ok" in text

@@ -97,9 +97,9 @@ class EditorServer:
     # What the editor asks
 
     def _handle_request(self, call: IncomingCall) -> None:
-        self._tasks.start(self._answer(call))
+        self._tasks.start(self._answer_call(call))
 
-    async def _answer(self, call: IncomingCall) -> None:
+    async def _answer_call(self, call: IncomingCall) -> None:
         try:
             call.respond(await self._result_of(call))
         except PeerError as fault:

@@ -195,7 +195,7 @@ class Agent:
     ) -> None:
         self.status.turns += 1
         try:
-            answer = await self._answer(space, toolbox, inbox, chat)
+            answer = await self._answer_chat(space, toolbox, inbox, chat)
         except ReasoningCancelled as stopped:
             log.info("a turn was stopped", extra={"by": stopped.by})
             return
@@ -206,7 +206,7 @@ class Agent:
             return
         await inbox.answer(chat, answer)
 
-    async def _answer(
+    async def _answer_chat(
         self, space: JoinedSpace, toolbox: Toolbox, inbox: QuestionInbox, chat: Envelope
     ) -> str:
         await self._wait_while_paused(space)

@@ -108,14 +108,14 @@ class Toolbox:
 
     async def use(self, call: ToolCall, reasoning: Reasoning | None) -> ToolResult:
         """Call or propose what the model wants; always returns text, cut to RESULT_CHARS."""
-        result = await self._answer(call, reasoning)
+        result = await self._answer_call(call, reasoning)
         limit, text = RESULT_CHARS, result.text
         if len(text) <= limit:
             return result
         cut = f"{text[:limit]}\n[… {len(text) - limit} more characters are not shown]"
         return ToolResult(cut, result.rejection)
 
-    async def _answer(self, call: ToolCall, reasoning: Reasoning | None) -> ToolResult:
+    async def _answer_call(self, call: ToolCall, reasoning: Reasoning | None) -> ToolResult:
         try:
             arguments: Json = orjson.loads(call.arguments or b"{}")
         except orjson.JSONDecodeError as fault:

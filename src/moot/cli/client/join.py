@@ -302,15 +302,15 @@ class Person:
             case "quit" | "exit":
                 self._leaving.set()
             case "help":
-                self._screen.answer("help", self._help(rest))
+                self._screen.show_result("help", self._help(rest))
             case "to":
                 self.context.default_to = tuple(rest)
                 whom = ", ".join(rest) or "nobody in particular"
-                self._screen.answer("to", OperationResult({"to": rest}, [f"your chat is for {whom}"]))
+                self._screen.show_result("to", OperationResult({"to": rest}, [f"your chat is for {whom}"]))
             case _:
                 operation = find_command(name, self._operations)
                 options = operation.slash_parser().parse_args(rest)
-                self._screen.answer(name, await operation.run(self.context, options))
+                self._screen.show_result(name, await operation.run(self.context, options))
 
     def _help(self, names: list[str]) -> OperationResult:
         if names:

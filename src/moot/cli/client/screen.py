@@ -88,7 +88,7 @@ class Screen:
         if self.as_json:
             self._write(json.dumps(value))
 
-    def answer(self, name: str, answer: OperationResult) -> None:
+    def show_result(self, name: str, answer: OperationResult) -> None:
         """What came of an operation."""
         self.value({"operation": name, "result": answer.value})
         self.lines(answer.lines)

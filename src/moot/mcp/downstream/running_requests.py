@@ -54,7 +54,7 @@ class RunningRequests:
             reply(error_of(request.id, refusal))
             return
         try:
-            task = self._spawn(self._answer(request, answer, reply))
+            task = self._spawn(self._send_answer(request, answer, reply))
         except McpError as fault:
             answer.close()
             reply(error_of(request.id, fault))
@@ -83,7 +83,7 @@ class RunningRequests:
         for task in tuple(self._tasks.values()):
             task.cancel()
 
-    async def _answer(
+    async def _send_answer(
         self, request: RpcRequest, answer: Coroutine[Any, Any, JsonObject], reply: Reply
     ) -> None:
         message: JsonObject | None = None

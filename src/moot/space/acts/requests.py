@@ -135,7 +135,7 @@ def _note_answer(
         return told
     failed = _says_failed(envelope)
     for proposal in executed:
-        state.unpin(state.ledger.answer(proposal, name, failed=failed, now=now))
+        state.unpin(state.ledger.note_answer(proposal, name, failed=failed, now=now))
     return told
 
 
@@ -149,7 +149,7 @@ def _note_effect(
     if asks and asked.proposer is not None:
         return []
     # A host that asks whoever called it directly has not begun: the call comes again with the answer.
-    found = state.effects.answer(id, name, failed=asks or _says_failed(envelope))
+    found = state.effects.note_answer(id, name, failed=asks or _says_failed(envelope))
     return announce_uses(state, (), found, now, mint)
 
 

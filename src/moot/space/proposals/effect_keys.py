@@ -140,7 +140,7 @@ class EffectTable:
             self._records[key] = record
             self._by_request.setdefault(request, []).append(record)
 
-    def answer(self, request: str, host: Name, *, failed: bool) -> Sequence[EffectRecord]:
+    def note_answer(self, request: str, host: Name, *, failed: bool) -> Sequence[EffectRecord]:
         """A host has answered: what it said counts more than what a person said in its place."""
         found = [each for each in self.about(request) if host in each.waiting]
         for each in found:

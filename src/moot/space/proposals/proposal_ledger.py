@@ -298,7 +298,7 @@ class ProposalLedger:
         self._executions.setdefault(request, []).append(proposal)
         return released
 
-    def answer(self, proposal: ProposalRecord, host: Name, *, failed: bool, now: float) -> list[str]:
+    def note_answer(self, proposal: ProposalRecord, host: Name, *, failed: bool, now: float) -> list[str]:
         """A host has answered. It is resolved when all who were asked have; of a broadcast, by the first."""
         if proposal.asked and host not in proposal.waiting:
             return []

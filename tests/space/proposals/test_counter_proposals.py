@@ -11,8 +11,7 @@ from moot.config.space_reader import read_space
 from moot.protocol.operation import Json
 from moot.space.proposals.proposal_ledger import ProposalRecord
 from moot.space.space import save_state
-
-from .space_driver import SpaceDriver
+from tests.space.space_driver import SpaceDriver
 
 
 def pay(amount: int) -> dict[str, Json]:

@@ -36,8 +36,7 @@ from moot.space.tokens.passkey_proof import (
 from moot.space.tokens.passkeys import MAX_PASSKEYS_PER_MEMBER, Passkey
 from moot.space.tokens.temporary_tokens import TemporaryToken
 from tests.authenticator import ORIGIN, PRESENT, VERIFIED, SoftwareAuthenticator, verify_again
-
-from .space_driver import SpaceDriver
+from tests.space.space_driver import SpaceDriver
 
 DEPLOY: Json = {"method": "tools/call", "params": {"name": "deploy", "arguments": {"env": "prod"}}}
 READ: Json = {"method": "tools/call", "params": {"name": "read_file", "arguments": {"path": "a.txt"}}}

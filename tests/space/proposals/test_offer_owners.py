@@ -8,8 +8,7 @@ from moot.protocol.operation import Json
 from moot.space.config import Name
 from moot.space.space import Space
 from moot.space.state_hash import hash_state
-
-from .space_driver import SpaceDriver
+from tests.space.space_driver import SpaceDriver
 
 LISTS: Final = {
     "tools": ("tools/list", "name"),

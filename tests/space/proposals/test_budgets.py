@@ -16,8 +16,7 @@ from moot.space.config_json import load_config, save_config
 from moot.space.effects import Deliver
 from moot.space.proposals.budgets import period_of
 from moot.space.space import Space
-
-from .space_driver import SpaceDriver
+from tests.space.space_driver import SpaceDriver
 
 DAY = 86_400.0
 PAY: Json = {"tool": "pay", "sum": "arguments.amount", "ask_at": 400, "at_most": 500}

@@ -13,8 +13,7 @@ from moot.space.members.member import capability_pairs
 from moot.space.proposals.proposal_ledger import ProposalRecord
 from moot.space.space import Space, load_state, save_state
 from moot.space.tokens.temporary_tokens import SignIn, TemporaryToken
-
-from .space_driver import SpaceDriver
+from tests.space.space_driver import SpaceDriver
 
 PAY: Json = {"method": "tools/call", "params": {"name": "pay", "arguments": {"amount": 5}}}
 REQUEST: Json = {"jsonrpc": "2.0", "id": 1, **PAY}

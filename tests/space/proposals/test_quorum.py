@@ -8,8 +8,7 @@ import pytest
 
 from moot.protocol.operation import Json
 from moot.space.effects import Result
-
-from .space_driver import SpaceDriver
+from tests.space.space_driver import SpaceDriver
 
 DEPLOY: Json = {"method": "tools/call", "params": {"name": "deploy", "arguments": {"sum": 0.1}}}
 RULE: Json = {"payload": {"method": "tools/call", "params": {"name": "deploy"}}, "approvals_needed": 2}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moot.protocol.operation import Json
-
-from .space_driver import SpaceDriver
+from tests.space.space_driver import SpaceDriver
 
 VALUE: Json = {"moot/content": {"sha256": "0" * 64, "bytes": 20_000, "begins_with": "[1"}}
 PLACE: dict[str, Json] = {"at": ["arguments", "steps"], "sha256": "0" * 64, "bytes": 20_000}

@@ -13,8 +13,7 @@ from moot.protocol.operation import Json
 from moot.space.config_json import load_config, save_config
 from moot.space.proposals import effect_keys
 from moot.space.space import Space
-
-from .space_driver import SpaceDriver
+from tests.space.space_driver import SpaceDriver
 
 DAY = 86_400.0
 PAY: Json = {"tool": "pay*", "key": "{invoice}/{payee.name}", "days": 30}
