@@ -78,21 +78,18 @@ def recognise(
 
     `within` are the names of the objects around it; `reads` whether the tool is known to read only.
     """
-    declared = (
-        _FORMATS.get(schema["format"])
-        if isinstance(schema, dict) and _is_text(schema.get("format"))
-        else None
-    )
+    format = schema.get("format") if isinstance(schema, dict) else None
+    declared = _FORMATS.get(format) if isinstance(format, str) else None
     if declared is not None:
         return declared
     words, tools = _words(name), _words(tool or "")
-    if _all(values, is_patch):
+    if all(map(is_patch, values)):
         return "patch"
-    if stores_texts(name, tool) and not _all(values, _is_path):
+    if stores_texts(name, tool) and not all(map(_is_path, values)):
         return "text"
     if words & CODE_NAMES:
-        return "path" if words & {"source"} and _all(values, _is_path) else None
-    if _most(values, lambda text: "://" in text) and _all(values, lambda text: "://" in text):
+        return "path" if words & {"source"} and all(map(_is_path, values)) else None
+    if _most(values, lambda text: "://" in text) and all("://" in text for text in values):
         return "url"
     if _most(values, is_sql_like) and not words & TEXT_NAMES:
         return "sql"
@@ -106,17 +103,17 @@ def recognise(
             return kind
     if words & TEXT_NAMES or _words(" ".join(within)) & BODY_NAMES:
         # A tool that runs what it is given takes words of a language at most.
-        return "text" if not tools & RUNNING_TOOLS or _all(values, is_prose) else None
-    if _all(values, lambda text: id_atoms(text) is not None):
+        return "text" if not tools & RUNNING_TOOLS or all(map(is_prose, values)) else None
+    if all(id_atoms(text) is not None for text in values):
         return "id" if reads or not words & PAYEE_NAMES else None
     if words & (SEARCH_NAMES | SQL_NAMES):
         return "text" if _most(values, is_prose) and not tools & RUNNING_TOOLS - {"query"} else None
-    if words & PATH_NAMES or _all(values, is_path_like):
+    if words & PATH_NAMES or all(map(is_path_like, values)):
         return "path"
     if tools & SHELL_TOOLS:
         return "shell"
     # What a tool that only reads is asked about, in words, does not matter.
-    return "text" if reads and _all(values, is_prose) else None
+    return "text" if reads and all(map(is_prose, values)) else None
 
 
 def stores_texts(name: str, tool: str | None) -> bool:
@@ -139,16 +136,8 @@ def _is_path(text: str) -> bool:
     return is_path_like(text) and " " not in text and file_atoms(text) is not None
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
 def _words(name: str) -> set[str]:
     return {run.lower() for run in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+", name)} | {name.lower()}
-
-
-def _all(values: Sequence[str], test: Callable[[str], bool]) -> bool:
-    return all(map(test, values))
 
 
 def _most(values: Sequence[str], test: Callable[[str], bool]) -> bool:

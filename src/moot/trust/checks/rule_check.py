@@ -13,7 +13,7 @@ from typing import Final
 from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import CROSS, ONE, STAR, glob
 from moot.protocol.patterns.pattern import Node, NotText, OneOf, Regex, Text
-from moot.trust.history.proposal_case import Case, Path, path_text
+from moot.trust.history.proposal_case import Case, Path, path_text, put_at
 from moot.trust.rules.regex_examples import regex_examples
 from moot.trust.rules.rule import NO_LIMITS, Rule
 from moot.trust.rules.rule_samples import (
@@ -21,11 +21,8 @@ from moot.trust.rules.rule_samples import (
     OTHER_TOOL,
     STRANGER,
     call_as_json,
-    changed_call,
     fill_wildcards,
     sample_call,
-    text_nodes,
-    with_argument,
 )
 from moot.trust.rules.rule_set import RuleSet
 from moot.trust.rules.rule_words import describe_rule
@@ -148,30 +145,26 @@ def _check_rule(rule: Rule, rules: RuleSet) -> list[RuleWarning]:
 def attempted_calls(rule: Rule, base: Case) -> Iterator[tuple[str, str, Case]]:
     """Calls that an attacker would try: the part that is changed, the danger, the call."""
     if rule.proposer is None or rule.proposer in ("*", "**"):
-        yield "proposer", "any member can propose it", changed_call(base, proposer=STRANGER)
+        yield "proposer", "any member can propose it", replace(base, proposer=STRANGER)
     if rule.to is None or any(glob(host).lone for host in rule.to):
-        yield "to", "it may be for any host", changed_call(base, to=(OTHER_HOST,))
-    yield "tool", "it may be any tool", changed_call(base, tool=OTHER_TOOL)
+        yield "to", "it may be for any host", replace(base, to=(OTHER_HOST,))
+    yield "tool", "it may be any tool", replace(base, tool=OTHER_TOOL)
     if rule.extra_arguments:
         arguments = {**base.arguments, "force": True, "then_run": "rm -rf ~"}
-        yield "extra_arguments", "any other arguments are allowed", changed_call(base, arguments=arguments)
-    for path, node in text_nodes(rule):
-        for danger, text in _attacks(node, path, rule):
-            yield (
-                path_text(path),
-                danger,
-                changed_call(base, arguments=with_argument(base.arguments, path, text)),
-            )
+        yield "extra_arguments", "any other arguments are allowed", replace(base, arguments=arguments)
+    texts = [
+        (path, danger, text)
+        for path, node in rule.argument_nodes()
+        for danger, text in _attacks(node, path, rule)
+    ]
     for path, values in rule.values.items():
-        for template in values.templates if values.kind == "sql" else ():
-            if names_a_part(template):
-                for text in edge_texts(ValuePattern("sql", [str(template)])):
-                    changed = changed_call(base, arguments=with_argument(base.arguments, path, text))
-                    yield path_text(path), "statement", changed
+        named = [each for each in values.templates if values.kind == "sql" and names_a_part(each)]
+        for template in named:
+            texts += [(path, "statement", each) for each in edge_texts(ValuePattern("sql", [str(template)]))]
         if any(slot.kind == "text" for template in values.templates for slot in template.slots):
-            for text in (_ANYTHING, *(edge for edge in edge_texts(values))):
-                changed = changed_call(base, arguments=with_argument(base.arguments, path, text))
-                yield path_text(path), "anything", changed
+            texts += [(path, "anything", each) for each in (_ANYTHING, *edge_texts(values))]
+    for path, danger, text in texts:
+        yield path_text(path), danger, replace(base, arguments=put_at(base.arguments, path, text))
 
 
 def _attacks(node: Node, path: Path, rule: Rule) -> Iterator[tuple[str, str]]:

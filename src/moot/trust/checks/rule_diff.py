@@ -9,7 +9,7 @@ for it; none found is not a proof.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import Final, Literal
 
@@ -21,7 +21,7 @@ from moot.trust.rules.cedar_policies import is_policy
 from moot.trust.rules.rule import ORIGINS_UNKNOWN, Rule
 from moot.trust.rules.rule_evaluation import RuleVerdict
 from moot.trust.rules.rule_json import rule_as_json
-from moot.trust.rules.rule_samples import arguments_at_edges, call_as_json, changed_call, sample_call
+from moot.trust.rules.rule_samples import arguments_at_edges, call_as_json, sample_call
 from moot.trust.rules.rule_set import RuleSet
 
 Change = Literal["added", "removed", "changed", "moved"]
@@ -130,9 +130,9 @@ def _calls(rule: Rule) -> Iterator[Case]:
     yield base
     for part, names in (("tool", rule.tool), ("proposer", rule.proposer)):
         some = names if isinstance(names, list) else ()
-        yield from (changed_call(base, **{part: name}) for name in some)
-    yield from (changed_call(base, to=(host,)) for host in rule.to or ())
-    yield from (changed_call(base, arguments=arguments) for arguments in arguments_at_edges(rule, base))
+        yield from (replace(base, **{part: name}) for name in some)
+    yield from (replace(base, to=(host,)) for host in rule.to or ())
+    yield from (replace(base, arguments=arguments) for arguments in arguments_at_edges(rule, base))
 
 
 def _name(verdict: RuleVerdict) -> str | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, Literal
+
+import msgspec
 
 from moot.errors import InvalidPattern
 from moot.protocol.operation import CONTEXT_PATHS, Json
@@ -109,16 +110,15 @@ class Suggestion:
             "back_test": _plain(self.back_test),
             "allows": [dict(each) for each in self.allows],
             "refuses": [dict(each) for each in self.refuses],
-            "grant": None if self.grant is None else _plain(self.grant),
+            "grant": _plain(self.grant),
             "no_grant": self.no_grant,
             "replaces": list(self.replaces),
         }
 
 
-def _plain(part: BackTest | RuleGrant) -> dict[str, Json]:
+def _plain(part: BackTest | RuleGrant | None) -> Json:
     """As it is after a message, with lists for tuples."""
-    plain: dict[str, Json] = json.loads(json.dumps(asdict(part)))
-    return plain
+    return msgspec.json.decode(msgspec.json.encode(part))
 
 
 def build_suggestion(

@@ -139,7 +139,7 @@ class Rule:
         object.__setattr__(self, "_nodes", dict(pattern.payload.literal) if pattern.payload else {})
         # Its texts are written out where a range is for each of them.
         texts = [(span.of,) for span in self.range.values() if isinstance(span, RangeByText)]
-        named = (*_paths(self._nodes.get("arguments"), ()), *self.range, *self.values, *texts)
+        named = (*dict(self.argument_nodes()), *self.range, *self.values, *texts)
         object.__setattr__(self, "named_paths", frozenset(named))
 
     def capability_source(self) -> dict[str, Json]:
@@ -248,6 +248,10 @@ class Rule:
         """The pattern of a part: proposer, method, tool or arguments; None if any will do."""
         return self._nodes.get(part)
 
+    def argument_nodes(self) -> Iterator[tuple[Path, Node]]:
+        """The patterns of single arguments, with their paths."""
+        return _leaf_nodes(self._nodes.get("arguments"), ())
+
     def unnamed_arguments(self, arguments: Mapping[str, Json]) -> Iterator[Path]:
         """The arguments that the rule does not name."""
         compared = {name: value for name, value in arguments.items() if name not in self.equals}
@@ -279,14 +283,13 @@ class Rule:
         return tuple(sorted(ranks.items()))
 
 
-def _paths(node: Node | None, path: Path) -> Iterator[Path]:
-    """The paths of what a pattern of arguments names."""
+def _leaf_nodes(node: Node | None, path: Path) -> Iterator[tuple[Path, Node]]:
     options = node.alternatives if isinstance(node, OneOf) else (node,)
     fields = [each for option in options if isinstance(option, Fields) for each in option.literal]
     for name, inner in fields:
-        yield from _paths(inner, (*path, name))
-    if path and not fields:
-        yield path
+        yield from _leaf_nodes(inner, (*path, name))
+    if path and node is not None and not fields:
+        yield path, node
 
 
 def _unnamed(value: Json, named: Iterable[Path], path: Path) -> Iterator[Path]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import CROSS, ONE, STAR, glob
-from moot.protocol.patterns.pattern import Equal, Exact, Fields, Node, OneOf, Regex, Text
+from moot.protocol.patterns.pattern import Equal, Exact, Node, OneOf, Regex, Text
 from moot.trust.history.proposal_case import Case, Path, case_of, put_at
 from moot.trust.rules.conditions import RangeByText
 from moot.trust.rules.regex_examples import regex_examples
@@ -30,20 +30,20 @@ def sample_call(rule: Rule) -> Case:
     method = _sample(rule.node("method"), "tools/call")
     to = [OTHER_HOST] if rule.to is None else [_glob_sample(host) for host in rule.to[:1]]
     arguments: dict[str, Json] = {}
-    for path, node in text_nodes(rule):
-        arguments = with_argument(arguments, path, _sample(node, "x"))
+    for path, node in rule.argument_nodes():
+        arguments = put_at(arguments, path, _sample(node, "x"))
     for path, span in rule.range.items():
         if isinstance(span, RangeByText) and span.chosen(arguments) is None:
             arguments[span.of] = next(iter(span.by))
-        arguments = with_argument(arguments, path, (span.chosen(arguments) or span).low)
+        arguments = put_at(arguments, path, (span.chosen(arguments) or span).low)
     for path, values in rule.values.items():
         edges = _texts_of(values, edge_texts(values), 0.0)
-        arguments = with_argument(arguments, path, next((t for t in edges if values.admits_at(t, 0.0)), "x"))
+        arguments = put_at(arguments, path, next((t for t in edges if values.admits_at(t, 0.0)), "x"))
     for name, value in rule.equals.items():
         arguments[name] = copy.deepcopy(value)
     params: dict[str, Json] = {"name": tool, "arguments": arguments}
     case = case_of("check", str(proposer), to, {"method": str(method), "params": params})
-    return changed_call(case, tool=str(tool), arguments=arguments, unexpected_fields=())
+    return replace(case, tool=str(tool), arguments=arguments, unexpected_fields=())
 
 
 def _texts_of(pattern: ValuePattern, texts: Iterator[str], moment: float) -> Iterator[str]:
@@ -65,7 +65,7 @@ def arguments_at_edges(rule: Rule, base: Case) -> Iterator[dict[str, Json]]:
     for which in (0, -1):
         arguments = dict(base.arguments)
         for path, listed in values.items():
-            arguments = with_argument(arguments, path, listed[which])
+            arguments = put_at(arguments, path, listed[which])
         yield arguments
 
 
@@ -87,22 +87,7 @@ def _in_turns(base: Case, values: Mapping[Path, list[Json]]) -> Iterator[dict[st
     for at in range(max(map(len, values.values()), default=0)):
         for path, listed in values.items():
             if at < len(listed):
-                yield with_argument(base.arguments, path, listed[at])
-
-
-def text_nodes(rule: Rule) -> Iterator[tuple[Path, Node]]:
-    """The patterns of single arguments, with their paths."""
-    node = rule.node("arguments")
-    if isinstance(node, Fields):
-        yield from _leaf_nodes(node, ())
-
-
-def _leaf_nodes(node: Fields, path: Path) -> Iterator[tuple[Path, Node]]:
-    for name, inner in node.literal:
-        if isinstance(inner, Fields):
-            yield from _leaf_nodes(inner, (*path, name))
-        else:
-            yield (*path, name), inner
+                yield put_at(base.arguments, path, listed[at])
 
 
 def _sample(node: Node | None, default: Json) -> Json:
@@ -121,17 +106,6 @@ def _sample(node: Node | None, default: Json) -> Json:
 def _glob_sample(host: str) -> str:
     found = glob(host)
     return OTHER_HOST if found.lone else fill_wildcards(Text(found), "x")
-
-
-def changed_call(case: Case, **parts: Any) -> Case:
-    """The call with other parts."""
-    return replace(case, **parts)
-
-
-def with_argument(arguments: Mapping[str, Json], path: Path, value: Json) -> dict[str, Json]:
-    """The arguments with another value at a path."""
-    changed: dict[str, Json] = put_at(arguments, path, value)
-    return changed
 
 
 def fill_wildcards(node: Text, filling: str) -> str:
