@@ -10,8 +10,8 @@ from tools.count_settings import all_options, settings_classes
 import moot
 
 # A new setting takes the place of one that went (decision 0171).
-_MAX_FIELDS: Final = 457
-_MAX_OPTIONS: Final = 312
+_MAX_FIELDS: Final = 440
+_MAX_OPTIONS: Final = 310
 
 
 def test_settings_do_not_become_more() -> None:

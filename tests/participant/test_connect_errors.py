@@ -11,16 +11,18 @@ from pathlib import Path
 import pytest
 
 from moot.errors import MootError, NotAdmitted, Unreachable, UsageError
-from moot.net.websocket_client import DialLimits
 from moot.participant import ParticipantLimits, connect
 from moot.private_files import token_from
 from tests.participant.gateway_with_members import gateway_with
 from tests.waiting import HANG_SECONDS, bounded
 
-ONE_TRY = ParticipantLimits(connect_seconds=0.0, dial=DialLimits(connect_seconds=HANG_SECONDS))
-# For what never answers: how long that takes changes nothing.
-IMPATIENT = ParticipantLimits(connect_seconds=0.0, dial=DialLimits(connect_seconds=0.2))
+ONE_TRY = ParticipantLimits(connect_seconds=0.0)
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.net.websocket_client.CONNECT_SECONDS", HANG_SECONDS)
 
 
 async def refusal(
@@ -111,13 +113,15 @@ async def test_something_else_on_that_port_is_no_gateway(greeting: bytes) -> Non
     assert f"http://127.0.0.1:{port}" in str(fault)
 
 
-async def test_something_that_never_answers() -> None:
+async def test_something_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as silent:
         # The kernel takes the connection, and nobody ever reads from it.
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        fault = await refusal(url, limits=IMPATIENT)
+        # How long that takes changes nothing.
+        monkeypatch.setattr("moot.net.websocket_client.CONNECT_SECONDS", 0.2)
+        fault = await refusal(url)
     assert f"{url} cannot be reached: no answer in time" in str(fault)
 
 

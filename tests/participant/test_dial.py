@@ -14,7 +14,6 @@ from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
 from moot.net.upgrade_refused import UpgradeRefused
 from moot.net.websocket_client import (
     ClientSocket,
-    DialLimits,
     dial,
     should_reconnect,
     websocket_url,
@@ -114,7 +113,7 @@ async def test_a_server_that_breaks_the_protocol_is_left() -> None:
 
     listener = Ears()
     async with serving(too_big) as url:
-        await dial(url, listener, headers={}, limits=DialLimits(message_bytes=1000))
+        await dial(url, listener, headers={}, message_bytes=1000)
         await until(lambda: bool(listener.endings))
         assert listener.messages == []
 
@@ -155,7 +154,7 @@ async def test_nobody_and_silence_are_bounded() -> None:
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/ws"
     with pytest.raises(Unreachable):
-        await dial(url, Ears(), headers={}, limits=DialLimits(connect_seconds=0.1))
+        await dial(url, Ears(), headers={}, connect_seconds=0.1)
     # Cancelling in the middle leaves no socket open.
     before = len(connected)
     dialling = asyncio.create_task(dial(url, Ears(), headers={}))
@@ -168,7 +167,9 @@ async def test_nobody_and_silence_are_bounded() -> None:
     await server.wait_closed()
 
 
-async def test_a_server_that_reads_nothing_fills_the_outbox_and_no_more() -> None:
+async def test_a_server_that_reads_nothing_fills_the_outbox_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stuck = asyncio.Event()
 
     async def deaf(socket: ServerConnection) -> None:
@@ -177,7 +178,8 @@ async def test_a_server_that_reads_nothing_fills_the_outbox_and_no_more() -> Non
 
     listener = Ears()
     async with serving(deaf, close_timeout=0.1) as url:
-        line = await dial(url, listener, headers={}, limits=DialLimits(outbox_bytes=1 << 20, ping_seconds=0))
+        monkeypatch.setattr("moot.net.websocket_client.OUTBOX_BYTES", 1 << 20)
+        line = await dial(url, listener, headers={}, ping_seconds=0)
         with pytest.raises(OutboxFull):
             _flood(line)
         assert line.is_full

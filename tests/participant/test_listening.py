@@ -6,17 +6,15 @@ import asyncio
 import functools
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from moot.errors import OutboxFull
-from moot.net.websocket_client import DialLimits
 from moot.participant import JoinedSpace, MissedMessages
 from moot.participant.connection.envelope_sender import SendCounts
 from moot.participant.connection.message_feed import Feed, is_async
 from moot.protocol.dialects import MEW
 from moot.protocol.envelope import Envelope
-from tests.participant.gateway_with_members import QUICK, ReceivedEnvelopes, gateway_with, settled
+from tests.participant.gateway_with_members import ReceivedEnvelopes, gateway_with, settled
 from tests.waiting import until
 
 
@@ -153,11 +151,13 @@ async def test_a_reader_hears_from_the_moment_it_was_asked_for(tmp_path: Path) -
         assert [each async for each in other] == []
 
 
-async def test_more_than_the_outbox_holds_is_refused_not_kept(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(QUICK, dial=DialLimits(outbox_bytes=200_000))
+async def test_more_than_the_outbox_holds_is_refused_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.net.websocket_client.OUTBOX_BYTES", 200_000)
     async with gateway_with(tmp_path, alice=["*"]) as gateway:
-        alice = await gateway.join("alice", limits=limits)
-        with pytest.raises(OutboxFull, match="outbox_bytes is 200000"):
+        alice = await gateway.join("alice")
+        with pytest.raises(OutboxFull, match="and 200000 may"):
             _flood(alice)
         await until(lambda: not alice._sender.socket.is_full)
         await alice.chat("after a breath")

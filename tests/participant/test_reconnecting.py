@@ -338,10 +338,8 @@ async def test_a_gateway_that_does_not_welcome_or_speaks_another_protocol(
                 pass
 
 
-async def test_silence_is_asked_about_and_then_ended(tmp_path: Path) -> None:
+async def test_silence_is_asked_about_and_then_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dead network is noticed by pings: the other side does not answer them."""
-    from moot.net.websocket_client import DialLimits
-
     dead = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -367,8 +365,8 @@ async def test_silence_is_asked_about_and_then_ended(tmp_path: Path) -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    limits = msgspec.structs.replace(QUICK, dial=DialLimits(ping_seconds=0.1))
-    async with connect(f"ws://127.0.0.1:{port}", "lab", "t", limits=limits, reconnect=False) as me:
+    monkeypatch.setattr("moot.net.websocket_client.PING_SECONDS", 0.1)
+    async with connect(f"ws://127.0.0.1:{port}", "lab", "t", limits=QUICK, reconnect=False) as me:
         ending = await me.stay()
         assert ending.code == 1006
     dead.set()

@@ -431,9 +431,12 @@ async def test_a_list_whose_last_page_repeats_its_cursor_is_listed(tmp_path: Pat
         assert [tool["name"] for tool in await alice.list_all("bob", "tools")] == ["first", "last"]
 
 
-async def test_more_requests_than_a_host_takes_are_told_to_come_later(tmp_path: Path) -> None:
+async def test_more_requests_than_a_host_takes_are_told_to_come_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bounded concurrency: some run, some wait, the rest is refused; all that run are answered."""
-    limits = msgspec.structs.replace(QUICK, max_running_requests=2, max_queued_requests=3)
+    monkeypatch.setattr("moot.participant.serving.request_server.MAX_QUEUED_REQUESTS", 3)
+    limits = msgspec.structs.replace(QUICK, max_running_requests=2)
     async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
         alice, bob = await gateway.join("alice"), await gateway.join("bob", limits=limits)
         most = running = 0
@@ -458,9 +461,12 @@ async def test_more_requests_than_a_host_takes_are_told_to_come_later(tmp_path: 
         assert results.count({}) == 5
 
 
-async def test_what_is_cancelled_before_it_began_takes_no_room(tmp_path: Path) -> None:
+async def test_what_is_cancelled_before_it_began_takes_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A request and its cancellation come together, so its task ends before its first step."""
-    limits = msgspec.structs.replace(QUICK, max_running_requests=1, max_queued_requests=0)
+    monkeypatch.setattr("moot.participant.serving.request_server.MAX_QUEUED_REQUESTS", 0)
+    limits = msgspec.structs.replace(QUICK, max_running_requests=1)
     async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
         alice, bob = await gateway.join("alice"), await gateway.join("bob", limits=limits)
         began: list[str] = []

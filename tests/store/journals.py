@@ -12,9 +12,10 @@ from typing import Literal
 import msgspec
 import orjson
 
+from moot.config.gateway_config import JournalConfig
 from moot.protocol.operation import Json
 from moot.store import file_journal, journal
-from moot.store.journal import Journal, JournalSettings
+from moot.store.journal import Journal
 from moot.store.journal_reader import read_records
 from moot.store.open_journal import open_journal
 from tests.config.former_constants import OF_THIS_TEST
@@ -33,16 +34,16 @@ class TriedJournal(msgspec.Struct, frozen=True, kw_only=True):
     retry_seconds: float = journal.RETRY_SECONDS
 
     @property
-    def settings(self) -> JournalSettings:
+    def settings(self) -> JournalConfig:
         OF_THIS_TEST.setattr(journal, "RETRY_SECONDS", self.retry_seconds)
         for name in ("segment_bytes", "sync_seconds", "sync_records"):
             OF_THIS_TEST.setattr(file_journal, name.upper(), getattr(self, name))
-        return JournalSettings(
-            mode=self.mode, retain_segments=self.retain_segments, retain_days=self.retain_days
+        return JournalConfig(
+            mode=self.mode, retain_segments=self.retain_segments, retain_days=self.retain_days, log=False
         )
 
 
-OPENED = JournalSettings()
+OPENED = JournalConfig(log=False)
 SMALL = TriedJournal(segment_bytes=400, retry_seconds=0.001)
 
 

@@ -14,17 +14,15 @@ from moot.chat.chat_state import Binding
 from moot.errors import Refused, Unreachable, UsageError
 from moot.net.http_client import HttpClient
 from moot.operations.call_text import console_address
+from moot.participant.programs.join_target import JoinTarget
 
 _ANSWER_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatSettings:
+class ChatSettings(JoinTarget):
     """Where `moot chat` joins, and which rooms are shared."""
 
-    gateway: str
-    space: str
-    token: str
     state_file: Path
     # Rooms in which everybody sees the cards of the whole space.
     channels: tuple[str, ...] = ()
@@ -76,7 +74,7 @@ def _client(token: str) -> HttpClient:
 
 
 async def _ask(settings: ChatSettings, path: str, body: bytes | None) -> dict[str, Any]:
-    client = _client(settings.token)
+    client = _client(str(settings.token() if callable(settings.token) else settings.token))
     url = f"{console_address(settings.gateway)}/{path}"
     if body is None:
         answer = await client.get(url)

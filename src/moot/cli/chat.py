@@ -143,7 +143,7 @@ async def _serve(options: argparse.Namespace) -> int:
     settings = ChatSettings(
         gateway=where.url,
         space=where.space,
-        token=where.token.reveal(),
+        token=where.token_source,
         state_file=folder / f"{options.platform}.json",
         channels=tuple(dict.fromkeys(options.channel)),
         console=_console(options) or console_address(where.url),

@@ -54,7 +54,7 @@ from moot.space.config_json import save_config
 from moot.space.effects import Mail
 from moot.space.space import Space
 from moot.store.database import Database, covered_position
-from moot.store.journal import Journal, JournalSettings
+from moot.store.journal import Journal
 from moot.store.open_journal import open_journal
 
 log = logging.getLogger(__name__)
@@ -334,9 +334,9 @@ class SpaceFactory:
         return HostOptions(
             name=name,
             folder=self._folder(name) / "journal",
-            journal=JournalSettings(
+            journal=msgspec.structs.replace(
+                journal,
                 mode=settings.journal or journal.mode,
-                retain_segments=journal.retain_segments,
                 retain_days=journal.retain_days if settings.retain_days is None else settings.retain_days,
                 log=journal.log and self._config.cluster is None,
             ),

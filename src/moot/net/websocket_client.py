@@ -3,7 +3,7 @@
 picows connects, parses frames and checks opcodes, masks, control frames and close codes. It hands over raw
 frames, so fragments, reserved bits, the UTF-8 of text and the closing handshake are ours. What we send is
 masked and written at once; what the other side does not take yet waits in the transport, up to
-`outbox_bytes`, and no more than that is accepted. Nothing here knows what the bytes mean.
+`OUTBOX_BYTES`, and no more than that is accepted. Nothing here knows what the bytes mean.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, cast
 from urllib.parse import SplitResult, urlencode, urlsplit
 
-import msgspec
 from picows import (
     WSAutoPingStrategy,
     WSCloseCode,
@@ -54,20 +53,14 @@ CLOSE_SECONDS: Final = 3.0
 _SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 
 
-class DialLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one connection of ours may take."""
-
-    # Above the largest envelope that a gateway sends; MEW's limit is 1 MiB (`max_bytes`).
-    message_bytes: int = 4 << 20
-    # What may wait to be sent. Four of the largest envelopes; a gateway that takes no more is in trouble.
-    outbox_bytes: int = 4 << 20
-    # As on the gateway's side: silence for this long is asked about, and then ended.
-    ping_seconds: float = 20.0
-    # The TCP connection and the upgrade together.
-    connect_seconds: float = 10.0
-
-
-DEFAULT_LIMITS: Final = DialLimits()
+# Above the largest envelope that a gateway sends; MEW's limit is 1 MiB (`max_bytes`).
+MESSAGE_BYTES: Final = 4 << 20
+# What may wait to be sent. Four of the largest envelopes; a gateway that takes no more is in trouble.
+OUTBOX_BYTES: Final = 4 << 20
+# As on the gateway's side: silence for this long is asked about, and then ended.
+PING_SECONDS: Final = 20.0
+# The TCP connection and the upgrade together.
+CONNECT_SECONDS: Final = 10.0
 
 
 class MessageListener(Protocol):
@@ -83,11 +76,11 @@ class MessageListener(Protocol):
 class ClientSocket(WSListener):
     """One open WebSocket of ours."""
 
-    def __init__(self, listener: MessageListener, limits: DialLimits) -> None:
+    def __init__(self, listener: MessageListener, message_bytes: int) -> None:
         self.code = ABNORMAL_CLOSE
         self.reason = ""
         self._listener = listener
-        self._limits = limits
+        self._message_bytes = message_bytes
         self._transport: WSTransport | None = None
         self._fragments: list[bytes] | None = None
         self._fragments_size = 0
@@ -106,7 +99,7 @@ class ClientSocket(WSListener):
         self._has_opened = True
         self._transport = transport
         # uvloop's own low-water mark is 16 bytes: it would count as full until nearly everything is sent.
-        high = self._limits.outbox_bytes // 4
+        high = OUTBOX_BYTES // 4
         transport.underlying_transport.set_write_buffer_limits(high=high, low=high // 4)
         self._listener.opened(self)
         if self._is_aborted:
@@ -149,7 +142,7 @@ class ClientSocket(WSListener):
             data = self._add_fragment(frame) if kind == WSMsgType.CONTINUATION else None
         if data is None:
             return
-        if len(data) > self._limits.message_bytes:
+        if len(data) > self._message_bytes:
             # picows has sent its close for that and hands over the message all the same.
             self.is_closing = True
             return
@@ -208,11 +201,9 @@ class ClientSocket(WSListener):
         if transport is None or self.is_closing:
             return
         waiting = transport.underlying_transport.get_write_buffer_size()
-        most = self._limits.outbox_bytes
-        if waiting + len(data) > most:
+        if waiting + len(data) > OUTBOX_BYTES:
             raise OutboxFull(
-                f"{waiting} bytes wait to be sent already and outbox_bytes is {most}:"
-                " wait until some of it is gone"
+                f"{waiting} bytes wait to be sent already, and {OUTBOX_BYTES} may: wait until some are gone"
             )
         transport.send(WSMsgType.BINARY if binary else WSMsgType.TEXT, data)
 
@@ -251,9 +242,9 @@ class ClientSocket(WSListener):
         if fragments is None:
             raise self._protocol_error(WSCloseCode.PROTOCOL_ERROR, "a continuation of nothing")
         self._fragments_size += frame.payload_size
-        if self._fragments_size > self._limits.message_bytes:
+        if self._fragments_size > self._message_bytes:
             raise self._protocol_error(
-                WSCloseCode.MESSAGE_TOO_BIG, f"message larger than {self._limits.message_bytes} bytes"
+                WSCloseCode.MESSAGE_TOO_BIG, f"message larger than {self._message_bytes} bytes"
             )
         if len(fragments) >= MAX_MESSAGE_FRAGMENTS:
             raise self._protocol_error(
@@ -281,7 +272,9 @@ async def dial(
     listener: MessageListener,
     *,
     headers: Mapping[str, str],
-    limits: DialLimits = DEFAULT_LIMITS,
+    message_bytes: int = MESSAGE_BYTES,
+    connect_seconds: float | None = None,
+    ping_seconds: float | None = None,
     open_socket: OpenSocket | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> ClientSocket:
@@ -290,25 +283,27 @@ async def dial(
     No redirect is followed and no proxy is used: a token goes to the host that was named, and nowhere else.
     `open_socket` connects to a host and a port in our place, for whoever wants to see the address first.
     """
-    line = ClientSocket(listener, limits)
+    line = ClientSocket(listener, message_bytes)
+    connect_seconds = CONNECT_SECONDS if connect_seconds is None else connect_seconds
+    ping_seconds = PING_SECONDS if ping_seconds is None else ping_seconds
 
     async def connected(parsed: Any) -> socket.socket:
         assert open_socket is not None  # noqa: S101  # only used where it is given
         return await open_socket(str(parsed.host), int(parsed.port))
 
     try:
-        async with asyncio.timeout(limits.connect_seconds):
+        async with asyncio.timeout(connect_seconds):
             await ws_connect(
                 lambda: line,
                 url,
-                websocket_handshake_timeout=limits.connect_seconds,
+                websocket_handshake_timeout=connect_seconds,
                 logger_name=_picows_log,
-                enable_auto_ping=limits.ping_seconds > 0,
-                auto_ping_idle_timeout=limits.ping_seconds,
-                auto_ping_reply_timeout=limits.ping_seconds,
+                enable_auto_ping=ping_seconds > 0,
+                auto_ping_idle_timeout=ping_seconds,
+                auto_ping_reply_timeout=ping_seconds,
                 auto_ping_strategy=WSAutoPingStrategy.PING_WHEN_IDLE,
                 enable_auto_pong=False,
-                max_frame_size=limits.message_bytes,
+                max_frame_size=message_bytes,
                 extra_headers=headers,
                 max_redirects=0,
                 socket_factory=None if open_socket is None else connected,
@@ -326,7 +321,7 @@ async def dial(
     except (OSError, WSError, EOFError, UnicodeError) as fault:
         # TimeoutError is an OSError; ssl's errors are too. A host that is no name at all is a UnicodeError.
         line.abort()
-        why = str(fault) or f"nothing within {limits.connect_seconds:g} s"
+        why = str(fault) or f"nothing within {connect_seconds:g} s"
         raise Unreachable(f"{without_query(url)} cannot be reached: {why}") from fault
     except BaseException:
         line.abort()

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from moot.net.websocket_client import DialLimits
+from moot.net.websocket_client import MESSAGE_BYTES
 from moot.protocol.envelope import EnvelopeLimits
 
 
@@ -27,12 +27,12 @@ class ParticipantLimits(msgspec.Struct, frozen=True, kw_only=True):
     # How long a host may be away before requests to it fail.
     host_return_seconds: float = 5.0
 
-    # Requests of others that run at once, and that wait for their turn; more are answered with an error.
+    # Requests of others that run at once; some more wait for their turn.
     max_running_requests: int = 64
-    max_queued_requests: int = 256
 
     envelope: EnvelopeLimits = EnvelopeLimits()
-    dial: DialLimits = DialLimits()
+    # The largest message of the gateway.
+    message_bytes: int = MESSAGE_BYTES
 
 
 DEFAULT_LIMITS: Final = ParticipantLimits()

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from moot.errors import UsageError
-from moot.store.journal import Journal, JournalSettings
+from moot.store.journal import Journal, JournalRules
 from moot.store.journal_retention import DAY_SECONDS, Retention, time_of_first
 from moot.store.journal_sync import JournalSyncer, SyncResult
 from moot.store.record_chain import Lines, line, number_in
@@ -57,7 +57,7 @@ class FileJournal(Journal):
     is_written = True
 
     def __init__(
-        self, settings: JournalSettings, writer: SegmentWriter, sync_seconds: float | None = None
+        self, settings: JournalRules, writer: SegmentWriter, sync_seconds: float | None = None
     ) -> None:
         self.next_number = writer.head.number
         self.recorded = writer.head.number - 1

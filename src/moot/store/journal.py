@@ -8,9 +8,7 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Final, Literal
-
-import msgspec
+from typing import Final, Literal, Protocol
 
 from moot.store.record_chain import SALT_CHARS, shared_ending
 
@@ -20,16 +18,20 @@ RETRY_SECONDS: Final = 1.0
 SYNC_TIMEOUT_SECONDS: Final = 5.0
 
 
-class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`journal:` of a space. `strict` and `on` write alike: what waits for the disk, the gateway says."""
+class JournalRules(Protocol):
+    """What the configuration says of a journal, in `JournalConfig`, which this room does not know.
 
-    mode: Literal["strict", "on", "off"] = "on"
-    # How many segments are kept once a snapshot covers the older ones; 0 keeps all.
-    retain_segments: int = 0
-    # How old a record may become, about; 0: any age.
-    retain_days: int = 0
-    # Whether a log of it is kept; retention waits for that.
-    log: bool = False
+    `strict` and `on` write alike: what waits for the disk, the gateway says.
+    """
+
+    @property
+    def mode(self) -> Literal["strict", "on", "off"]: ...
+    @property
+    def retain_segments(self) -> int: ...
+    @property
+    def retain_days(self) -> int: ...
+    @property
+    def log(self) -> bool: ...
 
 
 class SharedRecords:

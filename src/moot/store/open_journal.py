@@ -9,13 +9,13 @@ from pathlib import Path
 from moot.errors import UsageError
 from moot.resilience.disk_room import FREE_IT, is_disk_full
 from moot.store.file_journal import FileJournal
-from moot.store.journal import Journal, JournalSettings
+from moot.store.journal import Journal, JournalRules
 from moot.store.journal_segments import find_tail
 from moot.store.segment_writer import SegmentWriter
 
 
 def open_journal(
-    folder: Path, settings: JournalSettings, *, at_least: int = 0, sync_seconds: float | None = None
+    folder: Path, settings: JournalRules, *, at_least: int = 0, sync_seconds: float | None = None
 ) -> Journal:
     """The journal in this folder, going on where it ended; a torn end is cut off and kept beside it.
 
@@ -26,18 +26,18 @@ def open_journal(
     return _journal_of(settings, _open_files(folder, settings, at_least), sync_seconds)
 
 
-async def open_journal_in_thread(folder: Path, settings: JournalSettings, *, at_least: int = 0) -> Journal:
+async def open_journal_in_thread(folder: Path, settings: JournalRules, *, at_least: int = 0) -> Journal:
     """`open_journal`, which may read gigabytes, while the loop answers others."""
     return _journal_of(settings, await asyncio.to_thread(_open_files, folder, settings, at_least))
 
 
 def _journal_of(
-    settings: JournalSettings, opened: SegmentWriter | int, sync_seconds: float | None = None
+    settings: JournalRules, opened: SegmentWriter | int, sync_seconds: float | None = None
 ) -> Journal:
     return NullJournal(opened) if isinstance(opened, int) else FileJournal(settings, opened, sync_seconds)
 
 
-def _open_files(folder: Path, settings: JournalSettings, at_least: int) -> SegmentWriter | int:
+def _open_files(folder: Path, settings: JournalRules, at_least: int) -> SegmentWriter | int:
     """The files of a journal; when it is off, the number that would come next in them."""
     try:
         if settings.mode == "off":

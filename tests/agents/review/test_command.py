@@ -78,7 +78,6 @@ async def test_a_member_that_may_call_tools_gives_no_second_opinion(tmp_path: Pa
     ("arguments", "words"),
     [
         (["--guidance", "no/such/file"], "cannot be read"),
-        (["--contradictions", "0"], "--contradictions is a number of 1 or more"),
         (["--tokens-per-day", "0"], "--tokens-per-day is a number above 0"),
     ],
 )

@@ -105,6 +105,11 @@ class Scene:
         return seen.status == "pending" and not seen.rejections and not seen.opinions
 
 
+@pytest.fixture(autouse=True)
+def rules_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.agents.review.reviewer.RULE_SECONDS", 0.0)
+
+
 @asynccontextmanager
 async def review_scene(
     tmp_path: Path,
@@ -129,7 +134,7 @@ async def review_scene(
         def hear(envelope: Any) -> None:
             scene.chats.append(envelope.payload["text"])
 
-        await scene.begin(settings or ReviewSettings(rule_seconds=0.0))
+        await scene.begin(settings or ReviewSettings())
         try:
             yield scene
         finally:
@@ -172,7 +177,7 @@ async def test_an_answer_that_is_slow_wrong_or_tricked_leaves_the_proposal_as_it
         says("none"),
     ]
     count = len(script)
-    settings = ReviewSettings(rejects=True, rule_seconds=0.0)
+    settings = ReviewSettings(rejects=True)
     async with review_scene(tmp_path, *script, settings=settings) as scene:
         for _ in range(count):
             assert await scene.is_left(await scene.propose(text=tricked))
@@ -180,15 +185,18 @@ async def test_an_answer_that_is_slow_wrong_or_tricked_leaves_the_proposal_as_it
         assert scene.chats == []
 
 
-async def test_a_model_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
-    settings = ReviewSettings(rejects=True, rule_seconds=0.0, answer_seconds=0.2)
+async def test_a_model_that_does_not_answer_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ReviewSettings(rejects=True)
+    monkeypatch.setattr("moot.agents.review.reviewer.ANSWER_SECONDS", 0.2)
     async with review_scene(tmp_path, settings=settings) as scene:
         scene.endpoint.hold = asyncio.Event()
         assert await scene.is_left(await scene.propose())
 
 
 async def test_a_no_rejects_only_where_it_was_told_to_and_may(tmp_path: Path) -> None:
-    settings = ReviewSettings(rejects=True, rule_seconds=0.0)
+    settings = ReviewSettings(rejects=True)
     async with review_scene(tmp_path, says("no"), says("ask", "the path is new"), settings=settings) as scene:
         with pytest.raises(Rejected) as fault:
             await scene.agent.call(
@@ -208,8 +216,11 @@ async def test_a_no_rejects_only_where_it_was_told_to_and_may(tmp_path: Path) ->
         assert list(scene.seen(id).rejections) == []
 
 
-async def test_after_some_contradictions_it_rejects_nothing_more_and_says_so(tmp_path: Path) -> None:
-    settings = ReviewSettings(rejects=True, rule_seconds=0.0, max_contradictions=2)
+async def test_after_some_contradictions_it_rejects_nothing_more_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ReviewSettings(rejects=True)
+    monkeypatch.setattr("moot.agents.review.reviewer.MAX_CONTRADICTIONS", 2)
     async with review_scene(tmp_path, *[says("no")] * 4, settings=settings) as scene:
         for count in (1, 2):
             id = await scene.propose()
@@ -228,12 +239,12 @@ async def test_after_some_contradictions_it_rejects_nothing_more_and_says_so(tmp
         assert scene.reviewer.report()["rejects"] is False
         # Another guidance begins anew.
         await scene.end()
-        await scene.begin(ReviewSettings(rejects=True, rule_seconds=0.0, guidance="no folders"))
+        await scene.begin(ReviewSettings(rejects=True, guidance="no folders"))
         assert scene.reviewer.report()["rejects"] is True
 
 
 async def test_a_stop_ends_its_rejecting_until_somebody_resumes(tmp_path: Path) -> None:
-    settings = ReviewSettings(rejects=True, rule_seconds=0.0)
+    settings = ReviewSettings(rejects=True)
     async with review_scene(tmp_path, *[says("no")] * 3, settings=settings) as scene:
         id = await scene.propose()
         await until(lambda: bool(scene.seen(id).rejections))
@@ -246,7 +257,7 @@ async def test_a_stop_ends_its_rejecting_until_somebody_resumes(tmp_path: Path) 
 
 async def test_it_overrides_no_rule_and_teaches_none(tmp_path: Path) -> None:
     """An approver that comes later still approves what a rule covers; no person has said no to it."""
-    settings = ReviewSettings(rejects=True, rule_seconds=0.0)
+    settings = ReviewSettings(rejects=True)
     async with review_scene(tmp_path, says("no"), settings=settings) as scene:
         id = await scene.propose()
         await until(lambda: bool(scene.seen(id).rejections))

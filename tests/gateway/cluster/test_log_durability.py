@@ -6,10 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from moot.config.gateway_config import JournalConfig
 from moot.gateway.cluster.cluster_space_factory import LogDurability
 from moot.gateway.hosting.durability import PendingEffects
 from moot.gateway.hosting.journaled_space import JournaledSpace
-from moot.store.journal import JournalSettings
 from moot.store.open_journal import open_journal
 from tests.store.journals import folder_in, value_record
 from tests.waiting import bounded, until
@@ -29,7 +29,7 @@ class Carrier:
 async def test_plain_messages_wait_for_no_fsync_and_a_change_of_rights_brings_them_along(
     tmp_path: Path,
 ) -> None:
-    journal = open_journal(folder_in(tmp_path), JournalSettings(), sync_seconds=3600.0)
+    journal = open_journal(folder_in(tmp_path), JournalConfig(log=False), sync_seconds=3600.0)
     carrier = Carrier()
     durability = LogDurability(cast("JournaledSpace", SimpleNamespace(journal=journal, delivery=carrier)))
     async with bounded():

@@ -12,7 +12,6 @@ import pytest
 
 from moot.cli.client.gateway_request import request_gateway
 from moot.errors import Unreachable, UsageError
-from moot.net.websocket_client import DialLimits
 from moot.participant import connect
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.envelope_sender import CloseReason
@@ -87,9 +86,8 @@ async def test_a_gateway_that_hangs_is_left_for_the_next_one(
     monkeypatch.setattr("moot.participant.connection.link.BACKOFF_FIRST_SECONDS", 0.01)
     monkeypatch.setattr("moot.participant.connection.link.NEXT_GATEWAY_SECONDS", 0.05)
     monkeypatch.setattr("moot.participant.connection.link.WELCOME_SECONDS", 2 * HANG_SECONDS)
-    limits = ParticipantLimits(
-        connect_seconds=HANG_SECONDS, dial=DialLimits(connect_seconds=2 * HANG_SECONDS)
-    )
+    monkeypatch.setattr("moot.net.websocket_client.CONNECT_SECONDS", 2 * HANG_SECONDS)
+    limits = ParticipantLimits(connect_seconds=HANG_SECONDS)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         nobody = f"http://127.0.0.1:{silent.getsockname()[1]}"
         async with (

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moot.errors import EventFault, KindNotFound
-from moot.net.websocket_client import DialLimits
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts.contracts import (
     Contract,
@@ -35,7 +34,7 @@ from moot.xprotocol.identity.keys import Identity
 from moot.xprotocol.translation.announcement import schemas_digest
 from moot.xprotocol.translation.call_translation import terms_of
 
-QUICK = RelayClientSettings(reconnect_interval_seconds=0.1, dial=DialLimits(message_bytes=2 << 20))
+QUICK = RelayClientSettings(reconnect_interval_seconds=0.1)
 NAMESPACE = "weather"
 READ = "weather.read"
 

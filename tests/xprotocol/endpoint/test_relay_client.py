@@ -13,7 +13,6 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
-from moot.net.websocket_client import DialLimits
 from moot.xprotocol.endpoint.relay_client import RelayClient
 from moot.xprotocol.endpoint.relay_session import RelayClientSettings
 from moot.xprotocol.endpoint.relay_subscriptions import RelayRefused, RelaySubscription
@@ -25,7 +24,6 @@ from tests.xprotocol.relay.raw_client import announce, event, relay_in
 BOBS = [{"recipients": [BOB.key.text]}]
 QUICK = RelayClientSettings(
     reconnect_interval_seconds=0.05,
-    dial=DialLimits(message_bytes=2 << 20),
 )
 
 

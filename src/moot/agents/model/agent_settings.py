@@ -39,9 +39,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     api_key: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
-    # In any currency, for `cost_per_day`.
-    input_price_per_million: float = 0.0
-    output_price_per_million: float = 0.0
+    # Of a million tokens that it reads, and that it writes, in any currency: for `cost_per_day`.
+    prices: tuple[float, float] = (0.0, 0.0)
     # False for endpoints that cannot stream.
     stream: bool = True
     api: Api = "chat"

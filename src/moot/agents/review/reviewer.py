@@ -52,6 +52,12 @@ MAX_REMEMBERED: Final = 10_000
 # What was said of a proposal, as the history of rules counts it.
 _NO: Final = "no"
 _NOTHING: Final = "nothing"
+# People who approve what it said no to: after so many it rejects nothing more.
+MAX_CONTRADICTIONS: Final = 3
+# The longest answer of the model: people wait for nothing meanwhile.
+ANSWER_SECONDS: Final = 60.0
+# How long rules come first: an accepted one decides at once.
+RULE_SECONDS: Final = 1.0
 _STOPPED_NAME: Final = "stopped"
 
 
@@ -61,13 +67,8 @@ class ReviewSettings:
 
     guidance: str = ""
     rejects: bool = False
-    # People who approve what it said no to: after so many it rejects nothing more.
-    max_contradictions: int = 3
     # Of its noes, left to people though it may reject.
     check_share: float = 0.1
-    answer_seconds: float = 60.0
-    # How long rules come first.
-    rule_seconds: float = 1.0
 
 
 class Reviewer:
@@ -164,8 +165,7 @@ class Reviewer:
 
     async def _review(self, case: Case) -> None:
         try:
-            # An accepted rule decides at once.
-            await asyncio.sleep(self._settings.rule_seconds)
+            await asyncio.sleep(RULE_SECONDS)
             async with self._slots:
                 if self._is_open(case.id):
                     await self._ask(case)
@@ -181,7 +181,7 @@ class Reviewer:
             messages = prompt_for(
                 case, None if seen is None else seen.origins, self._past(case), self._settings.guidance
             )
-            async with asyncio.timeout(self._settings.answer_seconds):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 reply = await self._model.complete(messages, [])
             self._spending.add(reply)
             opinion = read_answer(reply.text, self._model.settings.model[:200])
@@ -260,7 +260,7 @@ class Reviewer:
             return "it has no right to mcp/reject"
         if self._stopped.exists():
             return "somebody stopped it"
-        if contradicted >= self._settings.max_contradictions:
+        if contradicted >= MAX_CONTRADICTIONS:
             return f"people approved {contradicted} calls that it said no to; change its guidance or model"
         return None
 

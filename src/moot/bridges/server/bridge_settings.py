@@ -41,7 +41,4 @@ class BridgeSettings(JoinTarget):
     credentials: CredentialsOf = "server"
     # How to talk to the server.
     upstream: UpstreamOptions = DEFAULT_OPTIONS
-    # Twice as many requests may wait as run at once.
-    member: ParticipantLimits = field(
-        default_factory=lambda: ParticipantLimits(max_running_requests=256, max_queued_requests=512)
-    )
+    member: ParticipantLimits = field(default_factory=lambda: ParticipantLimits(max_running_requests=256))

@@ -101,8 +101,7 @@ def model_of(options: argparse.Namespace) -> ModelSettings:
         max_tokens=options.max_tokens,
         stream=not options.no_stream,
         api=options.api,
-        input_price_per_million=prices[0],
-        output_price_per_million=prices[1],
+        prices=prices,
         headers=dict(_header(text) for text in options.header or ()),
         secret_headers=dict(_header_from_environment(text) for text in options.header_env or ()),
     )

@@ -20,7 +20,6 @@ from moot.cli.options.member_options import (
 from moot.cli.options.shared_options import add_state
 from moot.cli.process import program
 from moot.errors import UsageError
-from moot.resilience.durations import parse_duration
 
 if TYPE_CHECKING:
     from moot.agents.review.reviewer import ReviewSettings
@@ -63,20 +62,6 @@ def add_command(commands: Any, name: str) -> None:
     add = parser.add_argument
     add("--guidance", type=Path, metavar="FILE", help="a file: what is not wanted in this space, in words")
     add("--reject", action="store_true", help="its no rejects, where it has the right to")
-    add(
-        "--contradictions",
-        type=int,
-        default=3,
-        metavar="N",
-        help="calls that people approved against its no, after which it rejects nothing more (default 3)",
-    )
-    add(
-        "--answer-seconds",
-        type=parse_duration,
-        default=60.0,
-        metavar="TIME",
-        help="longest wait for the model (default 60)",
-    )
     add_state(parser)
     add_spending_options(parser)
     add_log_level(parser)
@@ -149,11 +134,4 @@ def _settings(options: argparse.Namespace) -> ReviewSettings:
             raise UsageError(f"--guidance: {options.guidance} cannot be read: {fault}") from None
         if len(guidance) > MAX_GUIDANCE_CHARS:
             raise UsageError(f"--guidance: {options.guidance} is longer than {MAX_GUIDANCE_CHARS} characters")
-    if options.contradictions < 1:
-        raise UsageError("--contradictions is a number of 1 or more")
-    return ReviewSettings(
-        guidance=guidance,
-        rejects=options.reject,
-        max_contradictions=options.contradictions,
-        answer_seconds=options.answer_seconds,
-    )
+    return ReviewSettings(guidance=guidance, rejects=options.reject)

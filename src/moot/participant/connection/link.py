@@ -15,9 +15,8 @@ import math
 from contextlib import suppress
 from typing import Final, Literal, Protocol
 
-import msgspec
-
 from moot.errors import ConnectionClosed, MalformedEnvelope, MootError, NotAdmitted, Unreachable
+from moot.net import websocket_client
 from moot.net.connect_errors import explain_not_admitted, explain_unreachable
 from moot.net.upgrade_refused import UpgradeRefused
 from moot.net.websocket_client import (
@@ -201,12 +200,8 @@ class Link:
     async def _run_once(self, try_seconds: float) -> MootError | None:
         """Dial, join and wait until the connection closes; returns why it never joined."""
         began = asyncio.get_running_loop().time()
-        dial_limits = self._limits.dial
-        if dial_limits.connect_seconds > try_seconds:
-            dial_limits = msgspec.structs.replace(dial_limits, connect_seconds=try_seconds)
-        if len(self._options.urls) > 1 and dial_limits.ping_seconds > SILENT_GATEWAY_SECONDS:
-            ping_seconds = SILENT_GATEWAY_SECONDS
-            dial_limits = msgspec.structs.replace(dial_limits, ping_seconds=ping_seconds)
+        has_others = len(self._options.urls) > 1
+        ping_seconds = websocket_client.PING_SECONDS
         self._closed, self._problem = None, ""
         self._token = self._options.token
         self._set_phase("dialling")
@@ -215,7 +210,9 @@ class Link:
                 self._options.websocket_url(self.url),
                 self,
                 headers=self._options.headers(),
-                limits=dial_limits,
+                message_bytes=self._limits.message_bytes,
+                connect_seconds=min(websocket_client.CONNECT_SECONDS, try_seconds),
+                ping_seconds=min(ping_seconds, SILENT_GATEWAY_SECONDS) if has_others else ping_seconds,
                 open_socket=self._options.open_socket,
                 tls=self._options.tls,
             )
@@ -269,7 +266,7 @@ class Link:
         try:
             # Stream data; no JSON text starts so.
             if data.startswith(b"#"):
-                frame = read_frame(data, binary=binary, max_bytes=self._limits.dial.message_bytes)
+                frame = read_frame(data, binary=binary, max_bytes=self._limits.message_bytes)
                 if self.phase == "joined":
                     self._receiver.handle_frame(frame)
                 return

@@ -33,6 +33,8 @@ from moot.protocol.not_offered import NOT_OFFERED, mark_error
 from moot.protocol.operation import Json, operation_of
 from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 
+# That wait for their turn, twice as many as a bridge runs at once; more are answered with an error.
+MAX_QUEUED_REQUESTS: Final = 512
 # How long a finished answer waits for a pause to end or for a reconnect.
 HELD_ANSWER_SECONDS: Final = 300.0
 
@@ -170,7 +172,7 @@ class RequestServer:
         request = IncomingRequest(envelope, self)
         if len(self._running) < self._sender.limits.max_running_requests:
             self._begin(request, self._run(request, handler))
-        elif len(self._queue) < self._sender.limits.max_queued_requests:
+        elif len(self._queue) < MAX_QUEUED_REQUESTS:
             self._queue.append(request)
         elif not request.is_broadcast:
             self._refuse(request, BUSY, "busy: too many requests at once, come back later")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from moot.errors import ConnectionLost, OutboxFull, TimedOut
-from moot.net.websocket_client import ClientSocket, DialLimits, dial
+from moot.net.websocket_client import CONNECT_SECONDS, PING_SECONDS, ClientSocket, dial
 from moot.protocol.operation import Json
 from moot.xprotocol.endpoint import relay_messages
 from moot.xprotocol.endpoint.document_fetch import FetchPolicy, tls_context
@@ -44,7 +44,8 @@ _CLOSE_SECONDS = 1.0
 
 # Settings of the relay client: timeouts, limits, and how far back it reads after a reconnect.
 
-_DIAL: Final = DialLimits(message_bytes=MAX_EVENT_BYTES + 1_024)
+# Room for the message around the largest event.
+_MESSAGE_BYTES: Final = MAX_EVENT_BYTES + 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +56,6 @@ class RelayClientSettings:
     reconnect_interval_seconds: float = 5.0
     # Published events without an OK.
     max_pending_events: int = 1_024
-    # Invalid messages on one connection; then it is closed.
-    dial: DialLimits = _DIAL
 
 
 class SessionListener(Protocol):
@@ -115,15 +114,15 @@ class RelaySession:
         return session
 
     async def _dial(self, policy: FetchPolicy | None, *, is_subscriber: bool) -> ClientSocket:
-        limits, ca_file = self._settings.dial, None if policy is None else policy.ca_file
+        ca_file = None if policy is None else policy.ca_file
         return await dial(
             self.url,
             _SessionFrameListener(self, is_subscriber=is_subscriber),
             headers={},
-            limits=limits,
+            message_bytes=_MESSAGE_BYTES,
             open_socket=None
             if policy is None
-            else replace(policy, timeout_seconds=limits.connect_seconds).open_socket,
+            else replace(policy, timeout_seconds=CONNECT_SECONDS).open_socket,
             tls=None if ca_file is None else tls_context(ca_file),
         )
 
@@ -178,7 +177,7 @@ class RelaySession:
         self.reason = reason
         # A silently dead connection is noticed by an unanswered ping.
         until = time.time() if self._paused_at is None else self._paused_at
-        self.complete_until = until - 2 * self._settings.dial.ping_seconds
+        self.complete_until = until - 2 * PING_SECONDS
         self.ended.set()
         fault = ConnectionLost(f"{self.url}: {reason}")
         for waiting in (self._challenge, self._auth_result):
