@@ -20,7 +20,7 @@ from typing import Final
 from moot.values.atoms import NAME, Atom
 from moot.values.kinds import ValueKind, read_value
 from moot.values.patches import patch_files
-from moot.values.templates import MAX_TEXT_CHARS, Slot, ValueTemplate
+from moot.values.templates import MAX_TEXT_CHARS, Slot, ValueTemplate, join_parts
 from moot.values.word_lists import is_guarded, is_secret
 
 # This many different values make a slot where the structure says what they are: hashes, dates, ids.
@@ -137,14 +137,10 @@ def _solve(kind: ValueKind, rows: Sequence[Row], names: dict[str, bool]) -> Iter
     for at, atom in enumerate(rows[0]):
         is_file = atom.role == "stem" and at + 1 < len(rows[0]) and rows[0][at + 1].role == "ending"
         texts = [row[at].text for row in rows]
-        for part in _slots(texts, atom, is_file=is_file) if at in varying else [atom.text]:
-            if isinstance(part, str) and parts and isinstance(parts[-1], str):
-                parts[-1] += part
-            else:
-                parts.append(part)
+        parts += _slots(texts, atom, is_file=is_file) if at in varying else [atom.text]
     new = [at for at in varying if rows[0][at].role != "ending"]
     first = min((len({row[at].text for row in rows}) for at in new), default=None)
-    yield TemplateCover(ValueTemplate(tuple(parts)), len(rows), first)
+    yield TemplateCover(join_parts(parts), len(rows), first)
 
 
 def _is_open(kind: ValueKind, rows: Sequence[Row], at: int, names: dict[str, bool]) -> bool:
@@ -180,12 +176,9 @@ def _is_guarded_name(kind: ValueKind, atom: Atom) -> bool:
 
 def _slots(texts: Sequence[str], atom: Atom, *, is_file: bool) -> list[str | Slot]:
     match atom.role:
-        case "number":
-            numbers = [int(text) for text in texts]
-            return [Slot("range", Decimal(min(numbers)), Decimal(max(numbers)))]
-        case "amount":
-            amounts = [Decimal(text) for text in texts]
-            return [Slot("range", min(amounts), max(amounts))]
+        case "number" | "amount":
+            numbers = [Decimal(text) for text in texts]
+            return [Slot("range", min(numbers), max(numbers))]
         case "ending":
             return [Slot("choice", options=tuple(sorted(set(texts))))]
         case "digits":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from moot.errors import UsageError
 from moot.values.atoms import Atom, file_atoms, is_path_like
@@ -41,6 +41,7 @@ from moot.values.word_lists import (
     says_what_runs,
 )
 
+T = TypeVar("T")
 ValueKind = Literal["shell", "path", "patch", "url", "email", "sql", "id", "amount", "day", "time", "text"]
 
 READERS: Final[dict[ValueKind, Callable[[str], list[Atom] | None]]] = {
@@ -208,29 +209,26 @@ class ValuePattern:
         return f"ValuePattern({self.kind!r}, {self.texts()!r})"
 
 
+# Some 8 MB of texts at most, and as much of what is written of them.
+_MAX_CACHED_CHARS: Final = 1_000
+_Reader = Callable[[ValueKind, str], T | None]
+
+
+def _cached(read: _Reader[T]) -> _Reader[T]:
+    """The same reader, which reads no short text twice."""
+    known = lru_cache(maxsize=8192)(read)
+    return lambda kind, text: (known if len(text) <= _MAX_CACHED_CHARS else read)(kind, text)
+
+
+@_cached
 def read_value(kind: ValueKind, text: str) -> tuple[Atom, ...] | None:
     """The atoms of a text of this kind; None if it cannot be read."""
-    return _read_short(kind, text) if len(text) <= _MAX_CACHED_CHARS else _read(kind, text)
-
-
-def _read(kind: ValueKind, text: str) -> tuple[Atom, ...] | None:
     atoms = READERS[kind](text)
     return None if atoms is None else tuple(atoms)
 
 
-# Some 8 MB of texts at most, and as much of what is written of them.
-_MAX_CACHED_CHARS: Final = 1_000
-_read_short = lru_cache(maxsize=8192)(_read)
-
-
+@_cached
 def canonical_text(kind: ValueKind, text: str) -> str | None:
     """One way of writing a text of this kind; None if it cannot be read."""
-    return _written_short(kind, text) if len(text) <= _MAX_CACHED_CHARS else _written(kind, text)
-
-
-def _written(kind: ValueKind, text: str) -> str | None:
     atoms = read_value(kind, text)
     return None if atoms is None else "".join(atom.text for atom in atoms)
-
-
-_written_short = lru_cache(maxsize=8192)(_written)

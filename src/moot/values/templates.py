@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
@@ -183,14 +183,20 @@ def read_template(text: str) -> ValueTemplate:
     """Read the notation; raises UsageError."""
     if len(text) > MAX_TEMPLATE_CHARS:
         raise UsageError(f"is longer than {MAX_TEMPLATE_CHARS:,} characters")
-    parts: list[str | Slot] = []
-    for part in _parts(text):
-        if isinstance(part, str) and parts and isinstance(parts[-1], str):
-            parts[-1] += part
+    template = join_parts(_parts(text))
+    _check_slots(template.parts)
+    return template
+
+
+def join_parts(parts: Iterable[str | Slot]) -> ValueTemplate:
+    """The template of these parts, with texts that follow each other in one piece."""
+    joined: list[str | Slot] = []
+    for part in parts:
+        if isinstance(part, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += part
         else:
-            parts.append(part)
-    _check_slots(parts)
-    return ValueTemplate(tuple(parts))
+            joined.append(part)
+    return ValueTemplate(tuple(joined))
 
 
 def _check_slots(parts: Sequence[str | Slot]) -> None:

@@ -48,19 +48,10 @@ MIN_CHECK_SHARE: Final = 0.01
 MAX_EXAMPLES: Final = 5
 
 
-def unseen_calls(rule: Rule, seen: Sequence[Case]) -> list[dict[str, Json]]:
-    """Arguments at the edges of a rule that it matches and that no call ever had."""
-    return _chosen(rule, seen, arguments_at_edges(rule, seen[0]), matched=True)
-
-
-def near_misses(rule: Rule, seen: Sequence[Case]) -> list[dict[str, Json]]:
-    """Arguments just outside a rule."""
-    return _chosen(rule, seen, arguments_outside(rule, seen[0]), matched=False)
-
-
-def _chosen(
+def _untried(
     rule: Rule, seen: Sequence[Case], candidates: Iterator[dict[str, Json]], *, matched: bool
-) -> list[dict[str, Json]]:
+) -> tuple[dict[str, Json], ...]:
+    """Some of these arguments that no call ever had, and that the rule matches, or does not."""
     base, known = seen[0], {canonical(dict(case.arguments)) for case in seen}
     found: list[dict[str, Json]] = []
     for arguments in candidates:
@@ -70,7 +61,7 @@ def _chosen(
             found.append(arguments)
             if len(found) == MAX_EXAMPLES:
                 break
-    return found
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +164,8 @@ def build_suggestion(
         error_bound=bound,
         new_bound=new_bound,
         back_test=back_test(cell.rule, history),
-        allows=tuple(unseen_calls(cell.rule, cases)),
-        refuses=tuple(near_misses(cell.rule, cases)),
+        allows=_untried(cell.rule, cases, arguments_at_edges(cell.rule, cases[0]), matched=True),
+        refuses=_untried(cell.rule, cases, arguments_outside(cell.rule, cases[0]), matched=False),
         grant=grant_of(rule),
         no_grant=why_no_grant(rule),
         replaces=_replaced_rules(rule, *rules, history),

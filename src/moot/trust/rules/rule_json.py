@@ -185,12 +185,9 @@ def _is_count(value: Json) -> bool:
     return type(value) is int and value >= 1
 
 
-def _is_share(value: Json) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value <= 1
-
-
-def _is_sum(value: Json) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value < 1e18
+def _number_field(most: float, what: str) -> Callable[[Json, str], Any]:
+    """A number from 0 to this."""
+    return _checked(lambda value: type(value) in (int, float) and 0 <= value <= most, what)
 
 
 def names_field(what: str) -> Callable[[Json, str], tuple[str, ...]]:
@@ -377,21 +374,17 @@ _LIMITS: Final = (
     Field("while_present", names_field("must be the name of a member, or a list of names"), (), list),
     Field(
         "check_share",
-        _checked(
-            _is_share, "must be a number from 0 to 1: the share of matches left to people as a spot check"
-        ),
+        _number_field(1, "must be a number from 0 to 1: the share of matches left to people as a spot check"),
         0.0,
     ),
     Field(
         "review_share",
-        _checked(
-            _is_share, "must be a number from 0 to 1: the share of its decisions that may be unreviewed"
-        ),
+        _number_field(1, "must be a number from 0 to 1: the share of its decisions that may be unreviewed"),
         0.0,
     ),
     Field(
         "sums",
-        _paths_to(_checked(_is_sum, "must be the most that all calls together may have, as in 500")),
+        _paths_to(_number_field(10**18 - 1, "must be the most that all calls together may have, as in 500")),
         {},
         _nested,
     ),
