@@ -147,7 +147,7 @@ def test_make_test_looks_at_the_style_first_and_at_types_beside_all_tests() -> N
             "nowhere-else/node_modules/.bin/biome check --error-on-warnings\n",
             "--jobs=2 types tests\n",
             "nowhere/bin/mypy\nnowhere/bin/lint-imports\nnowhere-else/node_modules/.bin/tsc\n",
-            "nowhere/bin/pytest -n 6 --cache-clear || nowhere/bin/python tools/unsteady_tests.py\n",
+            "nowhere/bin/pytest -n 8 --cache-clear || nowhere/bin/python tools/unsteady_tests.py\n",
         )
     ]
     assert places == sorted(places)

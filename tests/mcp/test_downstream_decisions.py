@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Literal
 
 import anyio
@@ -16,7 +16,7 @@ from pydantic import Field
 from mcp import MCPError
 from moot.errors import McpError
 from moot.mcp.downstream.client_requests import MAX_DIALOGS, MAX_INPUT_ROUNDS
-from moot.mcp.downstream.handshake import HandshakeSession
+from moot.mcp.downstream.handshake import HandshakeRequest, HandshakeSession
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.rpc import RpcNotification, RpcRequest
 from moot.mcp.downstream.running_requests import RunningRequests
@@ -457,6 +457,30 @@ async def test_a_cancellation_withdraws_unless_it_is_a_timeout(
         else:
             # Nothing but the server itself runs: nobody is about to withdraw it.
             assert (decision.withdrawn, example.server._spawned) == (None, set())
+
+
+async def test_a_cancellation_withdraws_where_a_time_limit_ends_in_the_same_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moot.mcp.downstream.client_requests.CANCEL_SECONDS", 0)
+    async with serve_example() as example:
+        tasks: list[asyncio.Task[None]] = []
+
+        def spawn(answer: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+            tasks.append(example.server.spawn(answer))
+            return tasks[-1]
+
+        running = RunningRequests(spawn, example.server.counts)
+        client = HandshakeRequest(HandshakeSession(example.server, running, lambda *_: None), 1)
+        request = RpcRequest(1, "tools/call", {"name": "decide", "arguments": {}})
+        running.start(request, example.server.answer(request, client), lambda _: None)
+        await example.backend.until(lambda: example.backend.decisions)
+        decision = example.backend.decisions[0]
+        await until(lambda: decision.pending.waiting == 1)
+        # As the limit does, with which the progress of a wait is told.
+        tasks[0].cancel()
+        running.cancel(1, "call unwanted")
+        await until(lambda: decision.withdrawn is not None)
 
 
 async def test_a_dialog_that_nobody_answers_does_not_delay_the_pending_result() -> None:

@@ -48,7 +48,7 @@ from moot.errors import (
     TimedOut,
 )
 from moot.mcp.downstream.backend import BackendCall, PendingCall, PersonDecision
-from moot.mcp.downstream.running_requests import CALL_UNWANTED
+from moot.mcp.downstream.running_requests import why_cancelled
 from moot.mcp.eras import JsonObject
 from moot.participant import JoinedSpace, Outcome, Proposal
 from moot.participant.calls.call_options import CallOptions
@@ -170,11 +170,10 @@ class PendingCalls:
             self._tasks.start(self._make(made, host, params, call, what))
         try:
             pending = await asyncio.shield(made)
-        except asyncio.CancelledError as cancellation:
+        except asyncio.CancelledError:
             # Others may see it by now.
-            self._tasks.start(
-                self._withdraw_made(made) if CALL_UNWANTED in cancellation.args else self._restore()
-            )
+            is_unwanted = why_cancelled() == "call unwanted"
+            self._tasks.start(self._withdraw_made(made) if is_unwanted else self._restore())
             raise
         if not is_first:
             pending.note_repetition()

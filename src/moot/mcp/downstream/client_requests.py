@@ -35,7 +35,7 @@ from moot.mcp.downstream.client_channel import (
 )
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.rpc import MISSING_CAPABILITY, NOT_DONE, RpcRequest
-from moot.mcp.downstream.running_requests import CALL_UNWANTED, TIME_IS_UP, Spawn
+from moot.mcp.downstream.running_requests import Spawn, why_cancelled
 from moot.mcp.downstream.task_extension import McpTasks
 from moot.mcp.eras import JsonObject, input_required, is_input_required, progress_token
 from moot.protocol import strict_json
@@ -130,10 +130,11 @@ class ClientRequests:
         pending.requested_at = started
         try:
             return await self._decide(pending, client, round, started)
-        except asyncio.CancelledError as cancellation:
-            if TIME_IS_UP in cancellation.args:
+        except asyncio.CancelledError:
+            why = why_cancelled()
+            if why == "time is up":
                 self._client_timeout.learn(asyncio.get_running_loop().time() - started)
-            elif CALL_UNWANTED in cancellation.args:
+            elif why == "call unwanted":
                 with suppress(McpError):
                     self._spawn(self._withdraw_unless_repeated(pending))
             raise

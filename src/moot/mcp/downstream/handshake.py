@@ -31,7 +31,7 @@ from moot.mcp.downstream.rpc import (
     request_of,
     result_of,
 )
-from moot.mcp.downstream.running_requests import CALL_UNWANTED, TIME_IS_UP, RunningRequests
+from moot.mcp.downstream.running_requests import RunningRequests
 from moot.mcp.downstream.stateless import MAX_SUBSCRIPTIONS
 from moot.mcp.eras import BATCH_VERSION, HANDSHAKE_VERSION, HANDSHAKE_VERSIONS, LOG_LEVELS, JsonObject
 from moot.protocol.operation import Json
@@ -186,7 +186,7 @@ class HandshakeSession:
             id = id_of(notification.params.get("requestId"))
             if id is not None:
                 reason: Json = notification.params.get("reason")
-                self._running.cancel(id, TIME_IS_UP if _is_timeout(reason) else CALL_UNWANTED)
+                self._running.cancel(id, "time is up" if _is_timeout(reason) else "call unwanted")
         elif (
             notification.method == "notifications/initialized" and self._unwatch is None and self.initialized
         ):

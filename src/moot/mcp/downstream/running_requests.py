@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, Literal
+from weakref import WeakKeyDictionary
 
 from moot.errors import McpError
 from moot.mcp.downstream.backend import McpServerCounts
@@ -18,13 +19,22 @@ MAX_REQUESTS: Final = 256
 
 log = logging.getLogger(__name__)
 
-# Messages of a cancellation: the client gives up the call, or its time for an answer is over.
-CALL_UNWANTED: Final = "call unwanted"
-TIME_IS_UP: Final = "time is up"
+# Why a client cancels a request: it gives up the call, or its time for an answer is over.
+WhyCancelled = Literal["call unwanted", "time is up"]
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 # None: the request was cancelled, so there is no response.
 Reply = Callable[[JsonObject | None], None]
+
+# By the task that answers the request. The message of a cancellation does not always say it: where something
+# else has just cancelled the same task, such as a time limit in it, that one's message is delivered.
+_why: Final[WeakKeyDictionary[asyncio.Task[Any], WhyCancelled]] = WeakKeyDictionary()
+
+
+def why_cancelled() -> WhyCancelled | None:
+    """What the client said who cancelled the request that is answered in this task."""
+    task = asyncio.current_task()
+    return None if task is None else _why.get(task)
 
 
 class RunningRequests:
@@ -70,14 +80,13 @@ class RunningRequests:
 
         task.add_done_callback(ended)
 
-    def cancel(self, id: RequestId, why: str | None = None) -> None:
-        """Nobody waits for it any more. Unknown and finished ones are ignored (MCP: races).
-
-        `why`: what the client said, one of the messages above.
-        """
+    def cancel(self, id: RequestId, why: WhyCancelled | None = None) -> None:
+        """Nobody waits for it any more. Unknown and finished ones are ignored (MCP: races)."""
         task = self._tasks.get(id)
         if task is not None:
-            task.cancel(why)
+            if why is not None:
+                _why[task] = why
+            task.cancel()
 
     def cancel_all(self) -> None:
         for task in tuple(self._tasks.values()):
