@@ -53,21 +53,18 @@ class OpenRequests(dict[str, OpenRequest]):
         self[id] = request
 
 
-def asked_in(arguments: Json) -> str | None:
-    """What a request asks for, loosely, each value in a line and all of them in one; None: too much."""
+def asked_in(arguments: Json) -> tuple[str | None, tuple[str, ...]]:
+    """What a request asks for, loosely, each value in a line and all of them in one; None: too much. And its
+    texts as they are, as many as are compared.
+    """
     leaves = list(islice(leaves_of(arguments, "", depth=4), MAX_ASKED + 1))
-    if len(leaves) > MAX_ASKED or sum(len(leaf.text) for leaf in leaves) > MAX_ASKED_CHARS:
-        return None
-    loose = [fold_loosely(leaf.text) for leaf in leaves]
     # Without the names of its arguments.
-    joined = "".join(text for text, leaf in zip(loose, leaves, strict=True) if leaf.member)
-    return "\n".join(["", *loose, joined, ""])
-
-
-def first_values(arguments: Json) -> tuple[str, ...]:
-    """The texts of a call, as many as are compared."""
-    texts = (leaf.text for leaf in islice(leaves_of(arguments, "", depth=4), MAX_ASKED) if leaf.member)
-    return tuple(text for text in texts if len(text) <= MAX_ASKED_CHARS)
+    values = [leaf.text for leaf in leaves[:MAX_ASKED] if leaf.member]
+    kept = tuple(text for text in values if len(text) <= MAX_ASKED_CHARS)
+    if len(leaves) > MAX_ASKED or sum(len(leaf.text) for leaf in leaves) > MAX_ASKED_CHARS:
+        return None, kept
+    joined = "".join(map(fold_loosely, values))
+    return "\n".join(["", *(fold_loosely(leaf.text) for leaf in leaves), joined, ""]), kept
 
 
 def changed_values(arguments: Json, about: Sequence[OpenRequest], at: float) -> list[tuple[str, Json]]:

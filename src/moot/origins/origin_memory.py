@@ -23,7 +23,6 @@ from moot.origins.open_requests import (
     OpenRequests,
     asked_in,
     changed_values,
-    first_values,
     has_key,
     is_echo,
 )
@@ -278,18 +277,11 @@ class OriginMemory:
             readers = {}
         params = envelope.payload.get("params")
         arguments = params.get("arguments", params) if isinstance(params, dict) else None
-        asked = asked_in(arguments)
-        self._requests.keep(
-            envelope.id,
-            OpenRequest(
-                hosts if envelope.kind == "mcp/request" else (),
-                tuple(readers),
-                traits,
-                (tool or str(method))[:MAX_TOOL_CHARS],
-                asked,
-                first_values(arguments),
-            ),
-        )
+        asked, values = asked_in(arguments)
+        asking = hosts if envelope.kind == "mcp/request" else ()
+        name = (tool or str(method))[:MAX_TOOL_CHARS]
+        request = OpenRequest(asking, tuple(readers), traits, name, asked, values)
+        self._requests.keep(envelope.id, request)
         if person and envelope.kind == "mcp/proposal" and about:
             # A counter-proposal: what a person put in place of another's value is theirs.
             source = OriginSource(self._number, envelope.id, envelope.sender, at, "person")

@@ -102,8 +102,12 @@ class ToolWatcher:
             self._enqueue(host)
         async with asyncio.TaskGroup() as group:
             while True:
-                # Each on its own: one that does not answer holds nobody up.
-                group.create_task(self._compare(await self._queue.get()))
+                host = await self._queue.get()
+                if self.compares(host):
+                    # Each on its own: one that does not answer holds nobody up.
+                    group.create_task(self._compare(host))
+                else:
+                    self._pending.discard(host)
 
     def pin(self, rules: Iterable[Rule]) -> None:
         """List the tools of these rules, which a person has just reviewed, before they decide anything.
@@ -117,7 +121,7 @@ class ToolWatcher:
         """List the tools of hosts whose schemas are not known; one that does not answer is asked once."""
         roster = self._space.roster
         missing = [host for host in hosts if host in roster and host not in self._listed]
-        await asyncio.gather(*(self._load(host) for host in missing[:MAX_SCHEMA_HOSTS]))
+        await asyncio.gather(*map(self._compare, missing[:MAX_SCHEMA_HOSTS]))
 
     def observe(self, envelope: Envelope) -> None:
         if envelope.payload.get("method") == LIST_CHANGED:
@@ -126,20 +130,14 @@ class ToolWatcher:
     # Inside
 
     async def _compare(self, host: str) -> None:
+        """List the tools of a host, and again if they may have changed meanwhile."""
         try:
             version = None
             while version != self._versions[host]:
                 version = self._versions[host]
-                if host in self._known_hosts() or self._is_approved(host):
-                    self._apply(host, await self._tools(host), version)
+                self._apply(host, await self._tools(host), version)
         finally:
             self._pending.discard(host)
-
-    async def _load(self, host: str) -> None:
-        version = self._versions[host]
-        tools = await self._tools(host)
-        if self._versions[host] == version:
-            self._apply(host, tools, version)
 
     def _apply(self, host: str, now: dict[str, Digests], version: int) -> None:
         """Report what differs from the stored definitions, and store those of tools that are new.
