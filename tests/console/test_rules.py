@@ -215,7 +215,7 @@ def test_what_is_suggested_while_the_page_asks_the_approver_is_shown(
     async def late_report() -> dict[str, Json]:
         asked.set()
         await asyncio.to_thread(go_on.wait)
-        return office.approver.status.report()
+        return office.approver.status.trust_report()
 
     office.member.run(lambda space: space.tool(late_report, name="trust_report"))
     page = page_as("human", "rules")

@@ -53,11 +53,11 @@ async def test_the_very_same_call_is_approved_again_and_another_is_not(tmp_path:
         assert await scene.write("b.md") == "by alice"
         # It is listed and explained like any rule.
         status = scene.approver.status
-        (listed,) = status.rules()["rules"]
+        (listed,) = status.trust_rules()["rules"]
         assert (listed["rule"]["name"], listed["state"], listed["hits"]) == (rule["name"], "active", 1)
         decided = next(each.id for each in scene.approver.ledger if each.rule)
-        assert "alice accepted this rule" in status.explain_decision(decided)["lines"][0]
-        assert status.report()["rule_history"][0]["rule"] == "remembered"
+        assert "alice accepted this rule" in status.trust_explain(decided)["lines"][0]
+        assert status.trust_report()["rule_history"][0]["rule"] == "remembered"
 
 
 async def test_an_effect_is_limited_by_what_was_offered_with_the_proposal(tmp_path: Path) -> None:

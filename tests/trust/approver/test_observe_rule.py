@@ -66,7 +66,7 @@ async def test_a_person_lets_one_rule_observe_and_decide_again(tmp_path: Path) -
         scene.mood = "approve"
         assert await scene.write("a/three.md") == "by alice"
         await until(lambda: scene.approver.history.observed("r").agreements == 1)
-        assert scene.approver.status.rules()["rules"][0]["state"] == "observing"
+        assert scene.approver.status.trust_rules()["rules"][0]["state"] == "observing"
         scene.mood = "leave"
         await scene.alice.send("trust/accept", {"observe": "r", "on": False}, confirm=True)
         await until(lambda: not scene.store.rules[0].observe)

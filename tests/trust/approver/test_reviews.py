@@ -205,7 +205,7 @@ async def test_people_are_asked_to_review_and_what_they_confirm_is_not_asked_aga
         await until(lambda: any("review" in each.payload for each in scene.trust))
         asked = next(each.payload for each in scene.trust if "review" in each.payload)
         assert asked["why"] == f"{MIN_DECISIONS} decisions of it should be reviewed"
-        (shown,) = scene.approver.status.unreviewed()["reviews"]
+        (shown,) = scene.approver.status.trust_reviews()["reviews"]
         assert [each["arguments"]["path"] for each in shown["decisions"]] == [
             f"reports/day-{number}.md" for number in range(30, 30 + MIN_DECISIONS)
         ]
@@ -220,7 +220,7 @@ async def test_people_are_asked_to_review_and_what_they_confirm_is_not_asked_aga
         assert scene.approver.reviews.unreviewed(name) == tuple(ids)
         await scene.alice.send("trust/accept", {"reviewed": ids}, confirm=True)
         await until(lambda: not scene.approver.reviews.unreviewed(name))
-        assert scene.approver.status.unreviewed() == {"reviews": []}
+        assert scene.approver.status.trust_reviews() == {"reviews": []}
 
 
 async def test_an_objection_suspends_the_rule_and_the_call_counts_as_rejected(tmp_path: Path) -> None:

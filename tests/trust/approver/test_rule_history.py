@@ -122,7 +122,7 @@ async def test_observe_mode_counts_on_after_a_disagreement_and_over_a_restart(tm
         await scene.alice.approve(seen.id)
         await scene.back()
         await until(lambda: record() == (3, 1))
-        report = scene.approver.status.report()
+        report = scene.approver.status.trust_report()
         assert report["observe"]["r"]["agreements"] == 3
         assert report["rule_history"][-1]["tripped"] == 1
 
@@ -135,7 +135,7 @@ async def test_the_report_and_the_metrics_tell_what_was_automatic_wrong_and_susp
         newest = list(scene.approver.ledger)[-1].id
         await scene.alice.send("trust/stop", {"reason": "odd"}, about=newest)
         await scene.wait_for("trust/rule", "suspended")
-        report = scene.approver.status.report()
+        report = scene.approver.status.trust_report()
         (reply,) = report["rule_history"]
         assert {key: reply[key] for key in ("rule", "automatic", "wrong", "tripped")} == {
             "rule": rule, "automatic": 3, "wrong": 1, "tripped": 1,
@@ -164,5 +164,5 @@ async def test_the_report_and_the_metrics_tell_what_was_automatic_wrong_and_susp
         await scene.away()
         await scene.back()
         await until(lambda: scene.approver.ledger.get(newest) is not None)
-        assert scene.approver.status.report()["rule_history"] == [reply]
+        assert scene.approver.status.trust_report()["rule_history"] == [reply]
         assert RuleStore.open(scene.store.folder).suspensions.keys() == {rule}

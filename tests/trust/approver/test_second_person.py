@@ -156,7 +156,7 @@ async def test_a_suspended_rule_is_resumed_by_as_many_people_as_have_to_accept_o
         await resume(bob, lift=name)
         await until(lambda: lab.store.resuming == {name: ("bob",)})
         assert name in lab.store.suspensions
-        assert lab.approver.status.rules()["rules"][0]["resumed_by"] == ["bob"]
+        assert lab.approver.status.trust_rules()["rules"][0]["resumed_by"] == ["bob"]
         await resume(lab.alice, lift=name)
         assert (await lab.wait_for("trust/rule", "lifted")).payload["why"] == "resumed by bob and alice"
         assert (lab.store.suspensions, lab.store.resuming) == ({}, {})

@@ -67,7 +67,7 @@ async def test_an_agent_that_fulfils_what_others_propose_teaches_nothing(tmp_pat
             assert await scene.write(f"reports/day-{number}.md") == "by helper"
         await values_recur(scene)
         assert scene.store.suggestions == {}
-        report = scene.approver.status.report()
+        report = scene.approver.status.trust_report()
         assert report["people"] == ["alice"]
         # The same decisions by a person are enough.
         await helper.close()

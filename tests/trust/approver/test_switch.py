@@ -154,7 +154,7 @@ async def test_an_expired_rule_does_not_revive_when_the_clock_is_set_back(tmp_pa
         assert scene.approver.decider.verdict(report()).decision == "ask"
         set_wall_clock(scene, 0)
         assert scene.approver.decider.verdict(report()).decision == "ask"
-        assert scene.approver.status.rules()["rules"][0]["state"] == "expired"
+        assert scene.approver.status.trust_rules()["rules"][0]["state"] == "expired"
         await scene.away()
         await scene.back()
         assert scene.approver.decider.verdict(report()).decision == "ask"

@@ -172,15 +172,14 @@ async def test_policies_decide_in_a_space_as_rules_do(tmp_path: Path) -> None:
         scene.mood = "approve"
         assert await scene.write("reports/3.md") == "by alice"
         assert await scene.write("other.md") == "by alice"
-        listed = scene.approver.status.rules()["rules"]
+        listed = scene.approver.status.trust_rules()["rules"]
         assert [(each["rule"]["name"], each["state"], each["hits"]) for each in listed] == [
             ("cedar.reports", "active", 2),
             ("cedar.no-secrets", "active", 1),
         ]
         first = next(iter(scene.approver.ledger)).id
         assert (
-            "rule cedar.reports: Cedar policy reports"
-            in scene.approver.status.explain_decision(first)["done"]
+            "rule cedar.reports: Cedar policy reports" in scene.approver.status.trust_explain(first)["done"]
         )
         # A person objects to one of them.
         await scene.alice.send("trust/stop", {"rule": "cedar.no-secrets"}, confirm=True)

@@ -40,75 +40,51 @@ class ApproverStatus:
         self._approver = approver
 
     def offer(self, space: JoinedSpace) -> None:
-        """Offer seven read-only tools."""
+        """Offer read-only tools, whose descriptions are what is said here."""
+        for tool in (
+            self.trust_rules, self.trust_suggestions, self.trust_reviews, self.trust_report,
+            self.trust_origins, self.trust_plans, self.trust_explain,
+        ):  # fmt: skip
+            space.tool(tool)
 
-        @space.tool
-        def trust_rules() -> dict[str, Json]:
-            """Lists the rules of this space, how often each decided, and which are suspended."""
-            return self.rules()
+    def trust_suggestions(self) -> dict[str, Json]:
+        """Lists the suggested rules that a person can accept, and why others are not suggested yet."""
+        return {
+            "suggestions": self._approver.store.open_suggestions(),
+            "progress": [asdict(each) for each in self._approver.suggester.progress],
+        }
 
-        @space.tool
-        def trust_suggestions() -> dict[str, Json]:
-            """Lists the suggested rules that a person can accept, and why others are not suggested yet."""
-            return {
-                "suggestions": self._approver.store.open_suggestions(),
-                "progress": [asdict(each) for each in self._approver.suggester.progress],
-            }
+    async def trust_origins(self, proposal: str | None = None) -> dict[str, Json]:
+        """Lists what tools are said to do, what they claim themselves, and what people have endorsed.
 
-        @space.tool
-        def trust_reviews() -> dict[str, Json]:
-            """Lists what rules decided and nobody has reviewed yet, oldest first."""
-            return self.unreviewed()
+        Args:
+            proposal: Tells of this proposal instead where its values came from.
+        """
+        approver, space = self._approver, self._approver.space
+        if proposal is not None:
+            found = approver.origins.finding(approver.origins.whole_id(proposal))
+            if found is None:
+                raise ToolError(f"nothing is known of a proposal {proposal!r}")
+            return {"proposal": found}
+        hosts = {member.name for member in space.roster.values()} - approver.store.people - {space.name}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LIST_SECONDS):
+                await approver.tool_watcher.load_schemas(sorted(hosts))
+        return report_origins(approver.store, approver.tool_watcher, approver.origins, approver.wall_clock())
 
-        @space.tool
-        def trust_report() -> dict[str, Json]:
-            """Reports the share of automatic decisions by day, whose approvals count, and observe results."""
-            return self.report()
+    def trust_plans(self, proposal: str | None = None) -> dict[str, Json]:
+        """Lists the plans that members laid out, what of them is approved, and how much of it is used.
 
-        @space.tool
-        async def trust_origins(proposal: str | None = None) -> dict[str, Json]:
-            """Lists what tools are said to do, what they claim themselves, and what people have endorsed.
+        Args:
+            proposal: Tells instead what "the same for the rest of this task" would allow.
+        """
+        try:
+            return self._approver.plans.report(proposal)
+        except UsageError as fault:
+            raise ToolError(str(fault)) from None
 
-            Args:
-                proposal: Tells of this proposal instead where its values came from.
-            """
-            approver = self._approver
-            if proposal is not None:
-                found = approver.origins.finding(approver.origins.whole_id(proposal))
-                if found is None:
-                    raise ToolError(f"nothing is known of a proposal {proposal!r}")
-                return {"proposal": found}
-            hosts = {member.name for member in space.roster.values()} - approver.store.people - {space.name}
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LIST_SECONDS):
-                    await approver.tool_watcher.load_schemas(sorted(hosts))
-            now = approver.wall_clock()
-            return report_origins(approver.store, approver.tool_watcher, approver.origins, now)
-
-        @space.tool
-        def trust_plans(proposal: str | None = None) -> dict[str, Json]:
-            """Lists the plans that members laid out, what of them is approved, and how much of it is used.
-
-            Args:
-                proposal: Tells instead what "the same for the rest of this task" would allow.
-            """
-            if proposal is None:
-                return self._approver.plans.report()
-            try:
-                return self._approver.plans.report_like(proposal)
-            except UsageError as fault:
-                raise ToolError(str(fault)) from None
-
-        @space.tool
-        def trust_explain(id: str) -> dict[str, Json]:
-            """Explains why a proposal was or was not decided by a rule.
-
-            Args:
-                id: The id of the proposal, or of the resulting request or response.
-            """
-            return self.explain_decision(id)
-
-    def rules(self) -> dict[str, Json]:
+    def trust_rules(self) -> dict[str, Json]:
+        """Lists the rules of this space, how often each decided, and which are suspended."""
         approver = self._approver
         store = approver.store
         store.note_expired(max(approver.wall_clock(), approver.uses_clock()))
@@ -155,7 +131,8 @@ class ApproverStatus:
             "counted": approver.decider.latest_decisions(_MAX_LATEST),
         }
 
-    def unreviewed(self) -> dict[str, Json]:
+    def trust_reviews(self) -> dict[str, Json]:
+        """Lists what rules decided and nobody has reviewed yet, oldest first."""
         approver = self._approver
         listed: list[Json] = []
         for rule in approver.store.all_rules:
@@ -182,7 +159,8 @@ class ApproverStatus:
         word = "approve" if decision.verdict == "fulfilled" else decision.verdict
         return {**decision.as_json(), "decision": word}
 
-    def report(self) -> dict[str, Json]:
+    def trust_report(self) -> dict[str, Json]:
+        """Reports the share of automatic decisions by day, whose approvals count, and observe results."""
         approver = self._approver
         history = approver.history
         versions = {rule.name: rule_version(rule) for rule in approver.store.all_rules}
@@ -206,7 +184,12 @@ class ApproverStatus:
             "people": sorted(approver.suggester.learning_settings().people or ()),
         }
 
-    def explain_decision(self, id: str) -> dict[str, Json]:
+    def trust_explain(self, id: str) -> dict[str, Json]:
+        """Explains why a proposal was or was not decided by a rule.
+
+        Args:
+            id: The id of the proposal, or of the resulting request or response.
+        """
         approver = self._approver
         decision = approver.ledger.get(id)
         if decision is None:

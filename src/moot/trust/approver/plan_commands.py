@@ -274,12 +274,12 @@ class PlanCommands:
             raise UsageError("there is no such plan; list them: moot plans")
         return found
 
-    def report(self) -> dict[str, Json]:
-        """All plans that are known, the newest last."""
-        return {"plans": [self._describe(each) for each in self._store.plans.values()]}
-
-    def report_like(self, proposal: str) -> dict[str, Json]:
-        """What "the same for the rest of this task" would allow."""
+    def report(self, proposal: str | None = None) -> dict[str, Json]:
+        """All plans that are known, the newest last; or what "the same for the rest of this task" would allow
+        for a proposal (raises UsageError).
+        """
+        if proposal is None:
+            return {"plans": [self._describe(each) for each in self._store.plans.values()]}
         plan = self.plan_like(proposal)
         return {"same": {**plan.as_json(), "fingerprint": plan.fingerprint, "words": plan.line_texts()}}
 
