@@ -35,7 +35,7 @@ from moot.origins.result_parts import (
     parts_of_answer,
 )
 from moot.origins.source_index import MAX_INDEX_CHARS, SourceIndex
-from moot.origins.source_place import OriginSource
+from moot.origins.source_place import Grade, OriginSource
 from moot.origins.step_budget import MESSAGE_STEPS, BudgetSpent, StepBudget
 from moot.origins.text_forms import fold_loosely
 from moot.origins.tool_traits import UNKNOWN_TOOL, ToolTraits, lower_by_labels
@@ -142,10 +142,12 @@ class OriginMemory:
 
     def _read(self, envelope: Envelope, person: bool, at: float) -> None:
         kind = envelope.kind
+        grade: Grade = "person" if person else "untrusted"
+        source = OriginSource(self._number, envelope.id, envelope.sender, at, grade)
         if kind in ("mcp/request", "mcp/proposal"):
-            self._read_call(envelope, person, at)
+            self._read_call(envelope, source)
         elif kind == "mcp/response":
-            self._read_response(envelope, at)
+            self._read_response(envelope, source)
         elif kind.startswith("stream/"):
             # What goes through it is in no message.
             self.index.drop(self._number)
@@ -154,16 +156,16 @@ class OriginMemory:
         elif person:
             # People say something in chats alone: whatever else they send is about what others said.
             if kind == "chat":
-                self._read_words(envelope, person, at)
+                self._read_words(envelope, source)
             elif kind == "mcp/reject":
                 self._read_rejection(envelope, at)
         elif envelope.sender not in (self.own, GATEWAY):
             if kind == "participant/status":
                 self._read_status(envelope)
             if kind == PREVIEW_KIND:
-                self._read_preview(envelope, at)
+                self._read_preview(envelope, source)
             else:
-                self._read_words(envelope, person, at)
+                self._read_words(envelope, source)
 
     def _read_rejection(self, envelope: Envelope, at: float) -> None:
         """What people talk about after they rejected it is not what they ask for."""
@@ -192,14 +194,11 @@ class OriginMemory:
         if asked and cleared and context is not self._everyone:
             context.since, context.task = self._number, ""
 
-    def _read_words(self, envelope: Envelope, person: bool, at: float) -> None:
-        call = envelope.payload.get("tool_call")
+    def _read_words(self, envelope: Envelope, source: OriginSource) -> None:
+        person, call = source.grade == "person", envelope.payload.get("tool_call")
         if isinstance(call, dict) and not person:
-            self._read_report(envelope, call, at)
+            self._read_report(envelope, call, source)
             return
-        source = OriginSource(
-            self._number, envelope.id, envelope.sender, at, "person" if person else "untrusted"
-        )
         text = envelope.payload.get("text")
         if person and isinstance(text, str):
             text, quoted, unwanted = own_words(text)
@@ -208,7 +207,7 @@ class OriginMemory:
                 self._add_others(others, envelope.to, [("payload.text", quoted)])
             if unwanted:
                 # The agent has read nothing of others by that.
-                self.index.take_back(unwanted, at, StepBudget(MESSAGE_STEPS))
+                self.index.take_back(unwanted, source.at, StepBudget(MESSAGE_STEPS))
                 self._add_leaves(others, [("payload.text", unwanted)])
         if person:
             for context in self._readers(envelope.to):
@@ -223,14 +222,13 @@ class OriginMemory:
         else:
             self._add_others(source, envelope.to, [("payload", dict(envelope.payload))])
 
-    def _read_preview(self, envelope: Envelope, at: float) -> None:
+    def _read_preview(self, envelope: Envelope, source: OriginSource) -> None:
         """What a call would do names its values again: whoever proposed it has them from elsewhere."""
         about = [self._requests[each] for each in envelope.correlation_id if each in self._requests]
         values = sorted((text for each in about for text in each.values if text), key=len, reverse=True)
         echo = re.compile("|".join(map(re.escape, values))) if values else None
         leaves = leaves_of(dict(envelope.payload), "payload")
         parts = [(path, echo.sub("\n", text) if echo else text) for path, _, text in leaves]
-        source = OriginSource(self._number, envelope.id, envelope.sender, at, "untrusted")
         self._add_others(source, envelope.to, [(path, text) for path, text in parts if text.strip()])
 
     def _add_others(self, source: OriginSource, to: Sequence[str], parts: list[tuple[str, Json]]) -> None:
@@ -242,13 +240,10 @@ class OriginMemory:
             self._chats[source.by] = self._number
         self._add_leaves(source, parts)
 
-    def _read_report(self, envelope: Envelope, call: Mapping[str, Json], at: float) -> None:
+    def _read_report(self, envelope: Envelope, call: Mapping[str, Json], source: OriginSource) -> None:
         """An agent tells what it did by itself: it read the result, and it can read more than it tells."""
         kind = call.get("kind")
-        source = OriginSource(
-            self._number, envelope.id, envelope.sender, at, "untrusted", private=True,
-            tool=kind if isinstance(kind, str) and kind else "a tool",
-        )  # fmt: skip
+        source = replace(source, private=True, tool=kind if isinstance(kind, str) and kind else "a tool")
         context = self._context(envelope.sender)
         context.outside, context.untrusted = True, self._number
         self._chats[envelope.sender] = self._number
@@ -263,8 +258,8 @@ class OriginMemory:
             return self._everyone
         return self._agents.setdefault(name, AgentContext())
 
-    def _read_call(self, envelope: Envelope, person: bool, at: float) -> None:
-        method = envelope.payload.get("method")
+    def _read_call(self, envelope: Envelope, source: OriginSource) -> None:
+        person, method = source.grade == "person", envelope.payload.get("method")
         tool = context_of(method if isinstance(method, str) else None, envelope.payload)
         about = [self._requests[each] for each in envelope.correlation_id if each in self._requests]
         hosts = tuple(envelope.to)
@@ -284,8 +279,7 @@ class OriginMemory:
         self._requests.keep(envelope.id, request)
         if person and envelope.kind == "mcp/proposal" and about:
             # A counter-proposal: what a person put in place of another's value is theirs.
-            source = OriginSource(self._number, envelope.id, envelope.sender, at, "person")
-            self._add_leaves(source, changed_values(arguments, about, at))
+            self._add_leaves(source, changed_values(arguments, about, source.at))
         if acts_outside(envelope):
             self._context(envelope.sender).outside = True
         if (envelope.context or "").startswith(A2A_CONTEXT):
@@ -294,14 +288,13 @@ class OriginMemory:
         # ask for is read by whom they ask.
         repeats = asked is not None and any(each.asked == asked for each in about)
         if not (person or envelope.sender == self.own or repeats):
-            source = OriginSource(self._number, envelope.id, envelope.sender, at, "untrusted")
             parts = [("payload.params", params)]
             if isinstance(params, dict) and params.keys() == {"name", "arguments"}:
                 # These names are the protocol's.
                 parts = [(f"payload.params.{name}", value) for name, value in params.items()]
             self._add_others(source, hosts, parts)
 
-    def _read_response(self, envelope: Envelope, at: float) -> None:
+    def _read_response(self, envelope: Envelope, source: OriginSource) -> None:
         """Traits count only for the answer of the one host that was asked, to nothing but such requests."""
         found = [self._requests.get(each) for each in envelope.correlation_id]
         known = [each for each in found if each is not None]
@@ -315,10 +308,9 @@ class OriginMemory:
         result = envelope.payload.get("result")
         failed = not isinstance(result, dict) or bool(result.get("isError"))
         trusted = traits.returns == "trusted" and not failed and None not in echoes
-        source = OriginSource(
-            self._number, envelope.id, envelope.sender, at, "trusted" if trusted else "untrusted",
-            traits.private, asked.tool if asked else "an answer",
-        )  # fmt: skip
+        tool = asked.tool if asked else "an answer"
+        grade: Grade = "trusted" if trusted else "untrusted"
+        source = replace(source, grade=grade, private=traits.private, tool=tool)
         parts = parts_of_answer(envelope.payload)
         echoed = "".join(each for each in echoes if each)
         readers = {name for each in known for name in each.readers}

@@ -69,9 +69,8 @@ class CallMemory:
         # Rules that a person has asked for since their member was cleared or restarted.
         self._lasting: set[str] = set()
         # What tools do, and which can be called again without harm, as people accepted it.
-        self._traits_of = approver.origins.traits_of
         self._is_repeatable = approver.suggester.is_repeatable
-        self._store.remembered.ignored_of = lambda host, tool: self._traits_of(host, tool).ignore
+        self._store.remembered.ignored_of = lambda host, tool: approver.origins.traits_of(host, tool).ignore
 
     def _clock(self) -> float:
         return self._approver.wall_clock()
@@ -107,17 +106,11 @@ class CallMemory:
             if names and (rule := remembered.get(name)) is not None and rule.proposer not in names
         }
 
-    def _effects(self, case: Case) -> set[str]:
-        """What people said that the tool of a call does."""
-        if case.method != "tools/call" or case.tool is None:
-            return set()
-        return {self._traits_of(host, case.tool).effect for host in case.to}
-
     def _destroys(self, case: Case) -> bool:
-        return "destroys" in self._effects(case)
+        return "destroys" in self._approver.origins.effects_of(case)
 
     def _only_reads(self, case: Case) -> bool:
-        return self._effects(case) == {"reads"}
+        return self._approver.origins.effects_of(case) == {"reads"}
 
     def offer(self, case: Case) -> dict[str, Json] | None:
         """What pressing "again" would mean for an open proposal; None if it cannot be remembered."""

@@ -248,6 +248,12 @@ class OriginWatch:
             traits = replace(traits, returns="others")
         return traits
 
+    def effects_of(self, case: Case) -> set[str]:
+        """What people said that the tool of a call does, at each of its hosts."""
+        if case.method != "tools/call" or case.tool is None:
+            return set()
+        return {self.traits_of(host, case.tool).effect for host in case.to}
+
     # Judging
 
     def look(self, case: Case) -> None:

@@ -164,7 +164,7 @@ class PlanCommands:
         if decision is None:
             raise UsageError(f"nothing is known of a proposal {proposal!r}")
         case, origins = decision.case, self._approver.origins
-        destroys = any(origins.traits_of(host, case.tool or "").effect == "destroys" for host in case.to)
+        destroys = "destroys" in origins.effects_of(case)
         return plan_for_task(case, steering_in(origins.finding(decision.id)), destroys=destroys)
 
     def dismiss(self, envelope: Envelope) -> None:
