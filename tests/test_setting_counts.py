@@ -20,7 +20,7 @@ def test_settings_do_not_become_more() -> None:
 
 
 def test_options_do_not_become_more() -> None:
-    """One that means what another command's means is declared with it, in `cli/shared_options.py`."""
+    """One that means what another command's means is declared with it, in `cli/options/shared_options.py`."""
     assert len(all_options()) <= _MAX_OPTIONS, "python -m tools.count_settings --list"
 
 

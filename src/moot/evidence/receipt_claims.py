@@ -68,11 +68,7 @@ def canonical_bytes(value: Json, raw: bytes = b"") -> bytes | None:
 
 class _Life(ProposalTracker[ProposalLife]):
     keeps_origins = keeps_comments = False
-
-    def _apply_answer(self, life: ProposalLife, envelope: Envelope, who: Sequence[str]) -> bool:
-        # The gateway accepted it, so it comes from one that was asked, by whatever name (D-80).
-        is_stranger = len(life.waiting) == 1 and set(life.asked).isdisjoint(who)
-        return super()._apply_answer(life, envelope, (*who, *life.waiting) if is_stranger else who)
+    follows_runtime_ids = False
 
 
 class ToldStory(Story):

@@ -42,6 +42,9 @@ class ProposalTracker(Generic[P]):
     # They are larger than all the rest: not for who keeps very many proposals.
     keeps_origins: ClassVar[bool] = True
     keeps_comments: ClassVar[bool] = True
+    # Where they are not followed, a host may have been asked by a runtime id that it has no longer. Only who
+    # was asked can answer (D-80), so a stranger's answer is that of the one host that is waited for.
+    follows_runtime_ids: ClassVar[bool] = True
 
     def __init__(self, *, answer_seconds: float = _NEVER) -> None:
         """`answer_seconds`: how long a host may take, for who is not told of the end of that time."""
@@ -216,6 +219,8 @@ class ProposalTracker(Generic[P]):
         error, result = envelope.payload.get("error"), envelope.payload.get("result")
         if life.requests[-1] not in envelope.correlation_id:
             return False
+        if not self.follows_runtime_ids and len(life.waiting) == 1 and set(life.asked).isdisjoint(who):
+            who = (*who, *life.waiting)
         if not life.expects_answer(who):
             return self._note_told(life, envelope, who)
         if error is not None and says_unknown(error):

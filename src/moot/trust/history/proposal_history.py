@@ -212,6 +212,7 @@ class ProposalHistory(ProposalTracker[HistoryProposal]):
 
     keeps_origins = False
     keeps_comments = False
+    follows_runtime_ids = False
 
     def __init__(
         self,
@@ -305,12 +306,6 @@ class ProposalHistory(ProposalTracker[HistoryProposal]):
         if not says_unknown(envelope.payload.get("error")):
             life.response = envelope.id
             life.error = None if life.outcome == "done" else life.error or _error_of(envelope.payload)
-
-    def _apply_answer(self, life: HistoryProposal, envelope: Envelope, who: Sequence[str]) -> bool:
-        # D-80: only who was asked can answer, so a stranger's answer is that of the one host that is waited
-        # for: a journal may have asked it by a runtime id that it has no longer.
-        is_stranger = len(life.waiting) == 1 and set(life.asked).isdisjoint(who)
-        return super()._apply_answer(life, envelope, (*who, *life.waiting) if is_stranger else who)
 
     def _object(self, envelope: Envelope, sender: str, now: float) -> list[HistoryProposal]:
         """Somebody objects to what a rule approved: that call counts as rejected by them."""
