@@ -284,7 +284,7 @@ async def test_half_a_wish_counts_for_the_same_limits_and_not_after_a_rejection(
         await until(lambda: sum("1 of 2" in text for text in scene.chats) == 2)
         scene.mood = "reject"
         assert await scene.write("a.md") == "no, alice: unsafe"
-        await until(lambda: scene.store.half_remembered == {})
+        await until(lambda: scene.approver.memory._half_wanted == {})
         await bob.send("trust/accept", first, confirm=True)
         await until(lambda: sum("1 of 2" in text for text in scene.chats) == 3)
         assert len(scene.store.remembered) == 0

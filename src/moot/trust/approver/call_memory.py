@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Approvals of one call that are kept; of no more than `MAX_REMEMBERED` calls.
+# Approvals and half wishes of one call that are kept; of no more than `MAX_REMEMBERED` calls.
 MAX_APPROVALS: Final = 10
 # Calls that are told one by one when they are forgotten together; of more only the number is told.
 MAX_TOLD: Final = 20
@@ -66,6 +66,9 @@ class CallMemory:
         # By call: the latest approvals of people, by proposal, with when it was proposed and who approved.
         self._approvals: LatestDict[bytes, LatestDict[str, tuple[float, str | None]]]
         self._approvals = LatestDict(MAX_REMEMBERED)
+        # By call, those that some people want, and not yet as many as have to: who, as often and as long.
+        self._half_wanted: LatestDict[bytes, LatestDict[bytes, tuple[str, ...]]]
+        self._half_wanted = LatestDict(MAX_REMEMBERED)
         # Rules that a person has asked for since their member was cleared or restarted.
         self._lasting: set[str] = set()
         # What tools do, and which can be called again without harm, as people accepted it.
@@ -171,17 +174,14 @@ class CallMemory:
         count, until = _count(payload.get("count")), _until(payload.get("until"), now)
         limits = chosen_limits(usual, now, count, until, destroys=destroys)
         # Whoever wants it as often and as long: nobody's word counts for more than they saw.
-        wanted = canonical([payload.get("count"), payload.get("until")]).decode(errors="replace")
-        key = f"{case.proposer} {call_key(case).hex()} {wanted}"
-        by = store.people_with(store.half_remembered.pop(key, ()), envelope.sender)
+        wanted = canonical([case.proposer, payload.get("count"), payload.get("until")])
+        half = self._half_wanted[call_key(case)] = self._half_wanted.get(
+            call_key(case), LatestDict(MAX_APPROVALS)
+        )
+        by = half[wanted] = store.people_with(half.get(wanted, ()), envelope.sender)
         if len(by) < store.accepting_people:
-            store.half_remembered[key] = by
-            while len(store.half_remembered) > MAX_REMEMBERED:
-                del store.half_remembered[next(iter(store.half_remembered))]
-            store.save()
             return by
-        if len(by) > 1:
-            store.save()
+        del half[wanted]
         ask: AskCondition | None = "when_untrusted" if destroys else None
         rule = rule_for(case, limits, RuleOrigin(None, by[0], now, by[1:]), ask=ask)
         self._add(rule, now)
@@ -247,12 +247,15 @@ class CallMemory:
     def trip(self, event: Event, *, at: float | None = None) -> None:
         """Forget what an event contradicts. `at` as in `Approver.trip`."""
         remembered, now = self._store.remembered, self._clock()
-        self._forget_half(event)
+        if isinstance(event, MemberKicked | ToolChanged):
+            # Which host and tool each is about is not known any more, and one press brings it back.
+            self._half_wanted.clear()
         names: list[str] = []
         why, about = "a person rejected this call", ""
         if isinstance(event, PersonDecided):
             decision, about = event.decision, event.decision.id
             if decision.lesson == "reject":
+                self._half_wanted.pop(call_key(decision.case), None)
                 names = remembered.contradicted_by(decision.case, origins_ask=event.origins_ask)
         elif not isinstance(event, ProposalSeen):
             for each in trip_rules(tuple(remembered), event, now):
@@ -262,23 +265,6 @@ class CallMemory:
             names = [rule.name for rule in rules if (rule.origin.accepted or 0.0) < at]
         if self.forget(names, why, about=about) and isinstance(event, PersonDecided | Complaint):
             self._approver.history.count("wrong", now, rule=REMEMBERED)
-
-    def _forget_half(self, event: Event) -> None:
-        """What speaks against a call speaks against what only some people wanted so far, too."""
-        half = self._store.half_remembered
-        match event:
-            case PersonDecided() if event.decision.lesson == "reject":
-                key = f" {call_key(event.decision.case).hex()} "
-                gone = [each for each in half if key in each]
-            case MemberKicked() | ToolChanged():
-                # Which host and tool each is about is not known any more, and one press brings it back.
-                gone = list(half)
-            case _:
-                return
-        for each in gone:
-            del half[each]
-        if gone:
-            self._store.save()
 
     def forget(self, names: Iterable[str], why: str, *, about: str = "") -> list[str]:
         gone = [name for name in names if self._store.remembered.get(name) is not None]

@@ -97,8 +97,6 @@ class RuleStore:
     # Whether a call that only reads is remembered once a person approved it.
     remembers_reads: bool = False
     remembered: RememberedCalls = field(default_factory=RememberedCalls)
-    # Remembered calls that some people want, and not yet as many as have to, by the key of the call.
-    half_remembered: dict[str, tuple[str, ...]] = field(default_factory=dict)
     stopped: RuleStop | None = None
     # By the message that laid each out, oldest first.
     plans: dict[str, PlanRecord] = field(default_factory=dict)
@@ -349,7 +347,6 @@ class RuleStore:
             "definitions": self.definitions,
             "tool_changes": self.tool_changes,
             "changed_tools": list(self.changed_tools),
-            "half_remembered": self.half_remembered,
             "stopped": None if self.stopped is None else asdict(self.stopped),
             "plans": {id: each.as_json() for id, each in self.plans.items()},
             "uses": {name: each.as_json() for name, each in self.uses.items()},
@@ -386,7 +383,6 @@ class RuleStore:
             self.definitions = dict(state["definitions"])
             self.tool_changes = dict(state.get("tool_changes", {}))
             self.changed_tools = dict.fromkeys(str(each) for each in state.get("changed_tools", ()))
-            self.half_remembered = {key: tuple(by) for key, by in state.get("half_remembered", {}).items()}
             self.stopped = None if state["stopped"] is None else RuleStop(**state["stopped"])
             self.plans = {id: record_of_json(each) for id, each in state.get("plans", {}).items()}
             self.uses = {
