@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Final
 
 from moot.values.atoms import Atom, fixed, name_atom, word_atoms
@@ -78,17 +79,9 @@ def _text_atoms(token: str) -> Iterator[Atom]:
 
 def _joined(atoms: list[Atom]) -> Iterator[Atom]:
     """With what is fixed in one piece."""
-    text = ""
-    for atom in atoms:
-        if atom.role == "fixed":
-            text += atom.text
-            continue
-        if text:
-            yield fixed(text)
-        yield atom
-        text = ""
-    if text:
-        yield fixed(text)
+    for is_fixed, group in groupby(atoms, lambda atom: atom.role == "fixed"):
+        some = list(group)
+        yield from [fixed("".join(atom.text for atom in some))] if is_fixed else some
 
 
 def names_a_part(template: ValueTemplate) -> bool:

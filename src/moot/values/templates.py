@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import groupby, pairwise, takewhile
 from typing import Final
 
 from moot.errors import UsageError
@@ -191,11 +191,9 @@ def read_template(text: str) -> ValueTemplate:
 def join_parts(parts: Iterable[str | Slot]) -> ValueTemplate:
     """The template of these parts, with texts that follow each other in one piece."""
     joined: list[str | Slot] = []
-    for part in parts:
-        if isinstance(part, str) and joined and isinstance(joined[-1], str):
-            joined[-1] += part
-        else:
-            joined.append(part)
+    for is_text, group in groupby(parts, lambda part: isinstance(part, str)):
+        some = list(group)
+        joined += ["".join(map(str, some))] if is_text else some
     return ValueTemplate(tuple(joined))
 
 

@@ -194,12 +194,9 @@ def cut_plan(plan: Plan, *, lines: Json = None, hours: Json = None) -> Plan:
     `lines` are those that stay: `{"line": 2, "count": 1}` is the second with another count. Whether it allows
     less is for `narrowing_proof`.
     """
-    payload: dict[str, Json] = {
-        "task": plan.task,
-        "member": plan.member,
-        "hours": plan.hours if hours is None else hours,
-    }
-    kept: list[Json] = [dict(line) for line in plan.lines]
+    known = plan.as_json()
+    payload = {key: known[key] for key in _PLAN_KEYS} | ({} if hours is None else {"hours": hours})
+    kept: list[Json] = payload["lines"]
     if lines is not None:
         if not isinstance(lines, list):
             raise UsageError('lines must be a list such as [{"line": 1, "count": 2}]')

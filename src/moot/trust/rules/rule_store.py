@@ -157,15 +157,12 @@ class RuleStore:
         if self._find_stamp() == self._stamp:
             return False
         self.policies, self.cedar_files = None, ()
-        if _stamp_of(self.rules_file) is None:
-            # It was there when the first call was remembered (`remember`), and may have rejected things.
-            self.rules, self.fault = (), _GONE if len(self.remembered) else None
-            self.tools_json, self.tools, self.remembers_reads, self._tests = {}, (), False, None
-            self._stamp = self._find_stamp()
-            return True
+        is_there = _stamp_of(self.rules_file) is not None
         try:
-            found = read_rule_file(self.rules_file.read_text("utf-8"))
-            self.rules, self.fault = found.rules, None
+            nothing = RuleFile(accepting_people=self.accepting_people)
+            found = read_rule_file(self.rules_file.read_text("utf-8")) if is_there else nothing
+            # It was there when the first call was remembered (`remember`), and may have rejected things.
+            self.rules, self.fault = found.rules, None if is_there or not self.remembered else _GONE
             self.accepting_people, self.remembers_reads = found.accepting_people, found.remembers_reads
             self.tools_json, self.tools = dict(found.tools), tuple(entries_from_json(found.tools))
             self.cedar_files, self._tests = found.cedar, found.tests
@@ -175,8 +172,8 @@ class RuleStore:
         except (UsageError, OSError, UnicodeDecodeError) as fault:
             self.rules, self.fault = (), f"{self.rules_file.name}: {fault}"
             self._stamp = self._find_stamp()
-        names = {rule.name for rule in self.all_rules}
-        if self.fault is None:
+        if is_there and self.fault is None:
+            names = {rule.name for rule in self.all_rules}
             self.suspensions = {name: s for name, s in self.suspensions.items() if name in names}
         return True
 
