@@ -18,7 +18,11 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, cast
 from urllib.parse import SplitResult, urlencode, urlsplit
 
-from picows import (
+from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
+from moot.net.connect_errors import without_query
+from moot.net.outbound import OpenSocket, explain_untrusted
+from moot.net.upgrade_refused import UpgradeRefused
+from moot.net.websocket_engine import (
     WSAutoPingStrategy,
     WSCloseCode,
     WSError,
@@ -30,11 +34,6 @@ from picows import (
     WSTransport,
     ws_connect,
 )
-
-from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
-from moot.net.connect_errors import without_query
-from moot.net.outbound import OpenSocket, explain_untrusted
-from moot.net.upgrade_refused import UpgradeRefused
 from moot.protocol.close_codes import CLOSE_CODES
 
 log = logging.getLogger(__name__)

@@ -113,22 +113,17 @@ class IdWindow:
 
     def save(self) -> dict[str, Json]:
         """Many envelopes share one record (`Session.seen_record`), which is written once."""
-        rows: dict[int, int] = {}
-        records: list[Json] = []
-
-        def row_of(record: SeenEnvelope) -> int:
-            row = rows.get(builtins.id(record))
-            if row is None:
-                row = rows[builtins.id(record)] = len(records)
-                records.append(msgspec.to_builtins(record))
-            return row
-
+        seen = [*map(self.recent.__getitem__, self.order), *self.pinned.values()]
+        keys = list(map(builtins.id, seen))
+        records = dict(zip(keys, seen, strict=True))
+        row_of = {key: row for row, key in enumerate(records)}
+        rows: list[Json] = [row_of[key] for key in keys]
         return {
             "order": list(self.order),
-            "rows": [row_of(self.recent[id]) for id in self.order],
+            "rows": rows[: len(self.order)],
             "pins": dict(self._pins),
-            "pinned": {id: row_of(record) for id, record in self.pinned.items()},
-            "records": records,
+            "pinned": dict(zip(self.pinned, rows[len(self.order) :], strict=True)),
+            "records": [msgspec.to_builtins(record) for record in records.values()],
         }
 
     @classmethod

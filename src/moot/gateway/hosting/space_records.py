@@ -6,7 +6,6 @@ replayed; a refused one is there to be read. No record contains a token: mints j
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -224,7 +223,7 @@ class SavedState(NamedTuple):
 
 def load_state(encoded: bytes) -> SavedState:
     """A saved state, under the rules of then: a kick that they accepted must come out the same."""
-    state = json.loads(encoded)  # integers of any size
+    state = msgspec.json.decode(encoded)  # integers of any size
     generation, journaled = state.pop("generation", 0), state.pop("journaled", True)
     time = state.pop("time", 0.0)
     return SavedState(Space(load_config(state.pop("config")), saved=state), generation, journaled, time)

@@ -427,7 +427,10 @@ def _save_record(proposal: ProposalRecord) -> dict[str, Json]:
     fields: dict[str, Json] = msgspec.to_builtins(proposal, builtin_types=(bytes,))
     fields["raw"] = proposal.raw.decode()
     # Left out while there is nothing: gateways of an earlier version compare what they know.
-    return {name: value for name, value in fields.items() if value or name not in _LATER_FIELDS}
+    for name in _LATER_FIELDS:
+        if not fields[name]:
+            del fields[name]
+    return fields
 
 
 def _load_record(saved: dict[str, Any]) -> ProposalRecord:
