@@ -38,8 +38,14 @@ def verdict_on(memory: OriginMemory, call: OriginCall, now: float) -> OriginVerd
     look = ValueLookup(memory, call, now)
     arguments = tuple(OriginReader(look).arguments())
     private = tuple(each for each in look.private.values() if each.characters >= MIN_PRIVATE_CHARS)
-    why = _why(look, call, arguments, private)
-    steered = _asking_value(look, call, arguments, is_named=True) or _unsaid(look, arguments)
+    why, traits = _asking_value(look, arguments), call.traits
+    if traits.effect == "reads" and not traits.outside:
+        why = None
+    elif traits.effect == "destroys":
+        why = "it can destroy something"
+    elif why is None:
+        why = describe_private(private[0]) if private and traits.outside else _unsaid(look, arguments)
+    steered = _asking_value(look, arguments, is_named=True) or _unsaid(look, arguments)
     context = look.context
     return OriginVerdict(
         why is not None,
@@ -53,25 +59,8 @@ def verdict_on(memory: OriginMemory, call: OriginCall, now: float) -> OriginVerd
     )
 
 
-def _why(
-    look: ValueLookup,
-    call: OriginCall,
-    arguments: tuple[ArgumentOrigin, ...],
-    private: tuple[PrivateText, ...],
-) -> str | None:
-    if call.traits.effect == "reads" and not call.traits.outside:
-        return None
-    if call.traits.effect == "destroys":
-        return "it can destroy something"
-    if why := _asking_value(look, call, arguments):
-        return why
-    if private and call.traits.outside:
-        return describe_private(private[0])
-    return _unsaid(look, arguments)
-
-
 def _asking_value(
-    look: ValueLookup, call: OriginCall, arguments: tuple[ArgumentOrigin, ...], *, is_named: bool = False
+    look: ValueLookup, arguments: tuple[ArgumentOrigin, ...], *, is_named: bool = False
 ) -> str | None:
     """The first value that steers the call and that nobody trusted said; `is_named`: in a call of which a
     person has named all values, an agent that has read nothing of others has them from there.
@@ -80,7 +69,7 @@ def _asking_value(
         for each in arguments:
             is_fine = origin == "nobody" and look.clean and (is_named or _is_computed(each))
             if each.origin == origin and each.steers and not is_fine:
-                return f"{each.path}: {describe_origin(each, agent=call.agent)}"
+                return f"{each.path}: {describe_origin(each, agent=look.call.agent)}"
     return None
 
 
