@@ -410,7 +410,7 @@ def test_who_is_given_a_stream_has_room_for_it() -> None:
 def test_no_limit_is_without_a_test() -> None:
     """The names of this file's cases, against the names in the configuration."""
     here = __import__("pathlib").Path(__file__)
-    others = ("test_temporary_tokens.py", "test_offer_owners.py")
-    text = here.read_text("utf-8") + "".join(here.with_name(name).read_text("utf-8") for name in others)
+    others = ("tokens/test_temporary_tokens.py", "proposals/test_offer_owners.py")
+    text = here.read_text("utf-8") + "".join((here.parent / name).read_text("utf-8") for name in others)
     names = {*SpaceLimits.__struct_fields__, *EnvelopeLimits.__struct_fields__} - {"envelope"}
     assert sorted(name for name in names if text.count(name) == 0) == []
