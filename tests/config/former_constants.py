@@ -104,6 +104,7 @@ CONSTANTS: Final[Mapping[str, str]] = {
     f"{_PUSH}.max_devices_per_participant": f"{_NOTIFICATIONS}.push.devices.MAX_DEVICES_PER_PARTICIPANT",
     f"{_PUSH}.max_subscribes_per_minute": "moot.gateway.http.push_routes.SUBSCRIBES_PER_MINUTE",
     "gateway.tls.check_seconds": "moot.net.server_tls.CHECK_SECONDS",
+    "gateway.wrong_tokens_per_minute": "moot.gateway.access_limiter.WRONG_TOKENS_PER_MINUTE",
     "gateway.joins_per_second": "moot.gateway.access_limiter.JOINS_PER_SECOND",
     "gateway.max_auto_spaces": "moot.gateway.space_factory.MAX_AUTO_SPACES",
     "gateway.smtp.max_invitations_per_minute": "moot.gateway.mailer.MAX_INVITATIONS_PER_MINUTE",

@@ -40,7 +40,6 @@ EVERYTHING = """
       allowed_hosts: [Moot.example, moot.example:8443]
       allowed_origins: ["https://moot.example/"]
       allow_query_token: true
-      wrong_tokens_per_minute: 22
       max_minted_token_seconds: 41
       max_connections_per_address: 0
       max_connections: 2

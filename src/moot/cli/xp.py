@@ -99,21 +99,20 @@ async def _serve(options: argparse.Namespace) -> int:
 
 def _settings(options: argparse.Namespace) -> Any:
     from moot.errors import UsageError
-    from moot.xprotocol.event_store.event_store import StoreLimits
+    from moot.xprotocol.event_store.event_store import MAX_EVENTS
     from moot.xprotocol.relay.relay_settings import RelaySettings
 
     if not 0 <= options.port <= 65_535:
         raise UsageError(f"--port {options.port}: a port is a number from 0 to 65535")
-    most = options.max_events
-    if most is not None and most < 1:
+    most = MAX_EVENTS if options.max_events is None else options.max_events
+    if most < 1:
         raise UsageError(f"--max-events {most}: at least 1")
-    store = StoreLimits() if most is None else StoreLimits(max_events=most)
     return RelaySettings(
         data=options.data,
         host=options.host,
         port=options.port,
         urls=tuple(options.url),
         has_rate_limits=not options.no_rate_limits,
-        store=store,
+        max_events=most,
         tls=tls_files_of(options),
     )

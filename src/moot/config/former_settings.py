@@ -106,6 +106,8 @@ MOOT: Final[Former] = {
     "gateway.oidc.skew_seconds": 30,
     "gateway.notifications.receivers.*.max_messages_per_minute": 6,
     "gateway.notifications.push.max_messages_per_minute": 6,
+    "gateway.wrong_tokens_per_minute": 60,
+    "gateway.oidc.algorithms": "every asymmetric one",
     "gateway.joins_per_second": 50,
     "gateway.max_auto_spaces": 100,
     "gateway.smtp.max_invitations_per_minute": 10,

@@ -158,8 +158,6 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     # MCP at a path of the gateway, such as /mcp: one section, or a list of them. Off without.
     mcp: tuple[McpEndpointConfig, ...] = ()
 
-    # Wrong tokens of one address or for one name that are told so; further ones get 429. 0: all of them.
-    wrong_tokens_per_minute: Annotated[float, msgspec.Meta(ge=0)] = 60
     # The longest life of a token of `moot member token`: a day unless you allow more, a year at most.
     max_minted_token_seconds: Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)] = 86_400
     # Eight members with eight windows each behind one address; 0 lifts it, as a proxy in front needs.

@@ -17,8 +17,6 @@ Text = Annotated[str, msgspec.Meta(min_length=1)]
 Texts = tuple[str, ...]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 SPIFFE: Final = "spiffe://"
-# None with a shared secret: who may check such a token could make one.
-Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 
 
 class SignInRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,8 +94,6 @@ class OidcConfig(msgspec.Struct, frozen=True, kw_only=True):
     mcp: tuple[McpResource, ...] = ()
     # Asks the provider about tokens in use, for providers that can revoke them.
     introspection: IntrospectionConfig | None = None
-    # How tokens may be signed; all of these are asymmetric.
-    algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "EdDSA")
     # The `typ` of access tokens (RFC 9068). JWT, as of Keycloak, also takes those without one, as of Okta and
     # Cognito; what looks like an ID token is refused then.
     token_types: Texts = ("at+jwt",)

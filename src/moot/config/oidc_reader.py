@@ -86,8 +86,6 @@ def _read_provider(
                 f"{path}.mcp[{index}]: its audience is the gateway's own, so tokens of MCP clients would be"
                 " taken everywhere and with all rights; let the provider issue them for another one"
             )
-    if not config.algorithms:
-        raise UsageError(f"{path}.algorithms: is empty, so no token could be accepted")
     return config
 
 

@@ -2,7 +2,7 @@
 
 The token is looked at first, always: whoever has the right one gets in, whatever others did from the same
 address or under the same name. So nobody can lock a member out, not even from behind the same proxy, where
-all addresses are one. What is limited is what a wrong token gets: after `wrong_tokens_per_minute`, 429 and
+all addresses are one. What is limited is what a wrong token gets: after 60 in a minute, 429 and
 `Retry-After` instead of the reason. Joins are counted for those who have a right to them, by space and
 member: only the holder of a token can use them up. Short-lived tokens are counted by who asks and for whom,
 because each is a change of rights that waits for the disk and stays in the state of the space.
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 # Strangers choose addresses and names; this many of each are remembered, the latest ones.
 _MAX_KEYS: Final = 10_000
 _MAX_NAME_CHARS: Final = 256
+# Of one address or for one name that are told so; further ones get 429.
+WRONG_TOKENS_PER_MINUTE: Final = 60.0
 # Of one participant. Shells in a loop stay below.
 JOINS_PER_SECOND: Final = 50.0
 # A supervisor that restarts all of its members at once, and a browser with its windows.
@@ -42,8 +44,8 @@ class AccessLimiter:
         self.config = config
         self.wrong_tokens = 0
         self.joins_refused = 0
-        per_second = config.wrong_tokens_per_minute / _SECONDS_PER_MINUTE
-        burst = config.wrong_tokens_per_minute
+        per_second = WRONG_TOKENS_PER_MINUTE / _SECONDS_PER_MINUTE
+        burst = WRONG_TOKENS_PER_MINUTE
         self._by_address = token_buckets(per_second, burst, max_keys=_MAX_KEYS)
         self._by_name = token_buckets(per_second, burst, max_keys=_MAX_KEYS)
         joins = JOINS_PER_SECOND

@@ -94,8 +94,7 @@ async def _serve(gateway: Gateway, config: McpEndpointConfig) -> None:
     access = HttpAccessPolicy(
         gateway.hosts,
         gateway.origins,
-        hosts_option="gateway.allowed_hosts",
-        origins_option="gateway.allowed_origins",
+        options=("gateway.allowed_hosts", "gateway.allowed_origins"),
     )
     gateway.directory.own_tokens[hash_token(token)] = (config.space, config.server)
     try:

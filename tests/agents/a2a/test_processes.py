@@ -108,7 +108,7 @@ async def test_limits_and_the_public_address_are_options(tmp_path: Path, port: i
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        (("--limit", "max_cards=1"), "no such limit. There are: max_requests_per_minute, max_callers"),
+        (("--limit", "max_cards=1"), "no such limit. There are: max_requests_per_minute, max_wrong"),
         (("--limit", "max_open_tasks=many"), "a whole number above 0, as max_open_tasks=20"),
         (("--limit", "max_open_tasks=0"), "a whole number above 0"),
         (("--limit", "blocking_seconds=inf"), "a number above 0, as blocking_seconds=300"),

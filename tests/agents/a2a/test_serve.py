@@ -155,8 +155,11 @@ async def test_only_tokens_of_participants_are_served_and_only_cards_are_public(
         assert (await http.post(rpc, json=body, headers=fresh)).json()["error"]["code"] == -32001
 
 
-async def test_wrong_tokens_take_no_place_of_a_right_one(tmp_path: Path) -> None:
-    limits = ServeLimits(max_wrong_tokens_per_minute=1, max_callers=1)
+async def test_wrong_tokens_take_no_place_of_a_right_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.agents.a2a.callers.MAX_CALLERS", 1)
+    limits = ServeLimits(max_wrong_tokens_per_minute=1)
     async with (
         served_space(tmp_path, limits=limits) as served,
         httpx.AsyncClient(timeout=HANG_SECONDS) as http,

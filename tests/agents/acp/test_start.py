@@ -324,7 +324,7 @@ async def test_a_sign_in_is_told_to_the_agent_and_to_nobody_else(tmp_path: Path)
     person.mkdir()
     (person / "auth.json").write_text(json.dumps({"tokens": {"refresh": token}}))
     profile = AgentProfile(name="Scripted", sign_in_files=("auth.json",), sign_in_by_file="by-file")
-    given = {"use_sign_in": True, "inherited": {"HOME": str(person)}}
+    given = {"home": "signed_in", "inherited": {"HOME": str(person)}}
     turn = [{"say": f"my token is {token}"}]
     async with agent_space(tmp_path, turn, profile=profile, settings=given, sign_in="by-file") as space:
         await space.ask()

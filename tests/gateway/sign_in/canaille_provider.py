@@ -36,7 +36,7 @@ def oidc_settings(issuer: str) -> dict[str, Json]:
     """The section `gateway.oidc` of a gateway that believes it, as the how-to has it."""
     rule: Json = {"match": {"groups": "staff"}, "participant": "{sub}", "profile": "full", "spaces": ["lab"]}
     settings: dict[str, Json] = {"issuer": issuer, "audience": AUDIENCE, "people": [rule]}
-    settings |= {"algorithms": ["RS512"], "token_types": ["JWT"]}
+    settings |= {"token_types": ["JWT"]}
     return settings | {"client_id": "console", "scopes": list(SCOPES)}
 
 

@@ -15,7 +15,7 @@ import pytest
 from moot.errors import EndpointUnavailable, UsageError
 from moot.store.worker_thread import WorkerThread
 from moot.xprotocol.event_store.event_query import EventQuery, EventReader
-from moot.xprotocol.event_store.event_store import EventStore, StoreLimits
+from moot.xprotocol.event_store.event_store import MAX_EVENTS, EventStore
 from moot.xprotocol.event_store.event_tables import connect_reading
 from moot.xprotocol.events.event_composer import publish
 from moot.xprotocol.events.events import ANNOUNCE, DELEGATE, GRANT, REVOKE, Signed, decode
@@ -24,8 +24,8 @@ from tests.xprotocol.people import ALICE, BOB, CAROL, NOW, call, signed_by
 
 
 @asynccontextmanager
-async def store_in(folder: Path, limits: StoreLimits | None = None) -> AsyncIterator[EventStore]:
-    store = EventStore.open(folder, limits, now=NOW)
+async def store_in(folder: Path, max_events: int = MAX_EVENTS) -> AsyncIterator[EventStore]:
+    store = EventStore.open(folder, max_events, now=NOW)
     try:
         yield store
     finally:
@@ -141,8 +141,11 @@ async def test_of_announces_the_newest_of_each_sender_is_kept(tmp_path: Path) ->
         assert store.stats().events == 2
 
 
-async def test_a_full_store_refuses_and_takes_again_when_something_has_expired(tmp_path: Path) -> None:
-    async with store_in(tmp_path, StoreLimits(max_events=3, max_events_per_sender=2)) as store:
+async def test_a_full_store_refuses_and_takes_again_when_something_has_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.xprotocol.event_store.event_store.MAX_EVENTS_PER_SENDER", 2)
+    async with store_in(tmp_path, 3) as store:
         first, second, third = call(now=NOW, ttl=60), call(), call()
         assert await store.put(first, now=NOW) == "stored"
         assert await store.put(first, now=NOW) == "duplicate"

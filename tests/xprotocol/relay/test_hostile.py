@@ -14,7 +14,6 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from moot.errors import UsageError
 from moot.net import outbox
-from moot.xprotocol.event_store.event_store import StoreLimits
 from moot.xprotocol.events.event_composer import publish
 from moot.xprotocol.events.events import DELEGATE, MAX_EVENT_BYTES
 from moot.xprotocol.events.relay_auth import prove
@@ -261,8 +260,11 @@ async def test_floods_are_slowed_by_connection_and_by_key(
             assert (await two.publish(event(ALICE).raw))[2] is True
 
 
-async def test_a_store_that_is_full_refuses_and_forgets_nothing(tmp_path: Path) -> None:
-    async with relay_in(tmp_path, store=StoreLimits(max_events=4, max_events_per_sender=3)) as relay:  # noqa: SIM117
+async def test_a_store_that_is_full_refuses_and_forgets_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.xprotocol.event_store.event_store.MAX_EVENTS_PER_SENDER", 3)
+    async with relay_in(tmp_path, max_events=4) as relay:  # noqa: SIM117
         async with raw_client(relay.url) as client:
             mine = [event(EVE) for _ in range(4)]
             assert [(await client.publish(one.raw))[2] for one in mine] == [True, True, True, False]

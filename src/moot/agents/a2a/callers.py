@@ -34,6 +34,8 @@ MAX_REQUESTS_AT_ONCE: Final = 32
 
 log = logging.getLogger(__name__)
 
+# Connected at once: each has a connection to the gateway.
+MAX_CALLERS: Final = 100
 # Addresses and tokens whose rate is remembered.
 MAX_ADDRESSES: Final = 10_000
 _MAX_TOKEN_CHARS: Final = 4_096
@@ -127,7 +129,6 @@ class Callers:
     async def _hold(self, digest: str, connection: _CallerConnection, token: str) -> None:
         """One connection, from its beginning to its end."""
         settings, ready = self._settings, connection.ready
-        most = settings.limits.max_callers
         try:
             async with AsyncExitStack() as stack:
                 async with self._attempts:
@@ -136,8 +137,8 @@ class Callers:
                     )
                 if space.name in self._refused_names:
                     raise CallerDenied(403, "this token is of a member that is published, or of this service")
-                if self._admitted >= most:
-                    raise CallerDenied(503, f"{most} callers are connected (max_callers): later")
+                if self._admitted >= MAX_CALLERS:
+                    raise CallerDenied(503, f"{MAX_CALLERS} callers are connected: later")
                 caller = Caller(space.name, space, last_used=time.monotonic())
                 log.info("a caller joined", extra={"participant": space.name})
                 self._admitted += 1

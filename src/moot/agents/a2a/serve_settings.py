@@ -13,8 +13,6 @@ class ServeLimits:
 
     # Requests of one caller within a minute.
     max_requests_per_minute: int = 600
-    # Callers that are connected.
-    max_callers: int = 100
     # Wrong tokens of one address that are told why within a minute; further ones get 429.
     max_wrong_tokens_per_minute: int = 60
     # Cards that one address without a token may ask for within a minute: callers keep a card.

@@ -129,7 +129,7 @@ class AcpMember:
             lines.append(f"Without asking, {profile.name}: {'; '.join(profile.unasked)}.")
         if settings := self.agent.folder.statement():
             lines.append(settings)
-        if self.settings.keep_home:
+        if self.settings.home == "kept":
             lines.append("I use the home of whoever started me: what is allowed there is not asked.")
         lines.append(
             "What I ask for is a proposal here. An approval counts once. Nothing but the agent itself keeps "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from moot.box.boxed_child import Box
 from moot.participant.programs.chat_intake import Answers
@@ -26,10 +27,8 @@ class AcpSettings(MemberSettings):
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     # Our own variables, of which the harmless ones and those that a known agent needs are passed on.
     inherited: Mapping[str, str] = field(default_factory=dict, repr=False)
-    # Use the home of the person who starts it, with all settings there.
-    keep_home: bool = False
-    # Use the sign-in of that home, and nothing else of it.
-    use_sign_in: bool = False
+    # Its own home; its own with the sign-in of the person who starts it; or that person's, with all settings.
+    home: Literal["own", "signed_in", "kept"] = "own"
     # What confines it, besides its folder and its home, which it may change; None: nothing does.
     box: Box | None = None
     # Start although the folder holds settings of the agent that may allow things.

@@ -111,11 +111,11 @@ class AgentProcess:
             name: settings.inherited[name] for name in profile.variables if name in settings.inherited
         }
         own: dict[str, str] = {}
-        if not settings.keep_home:
+        if settings.home != "kept":
             home = settings.state_folder / "home"
             prepare_home(home, profile, trust_folder=settings.trust_folder)
             own = home_environment(home, profile, settings.argv, settings.inherited)
-            if settings.use_sign_in:
+            if settings.home == "signed_in":
                 self._sign_in_files = link_sign_in(home, profile, settings.inherited)
         else:
             own = {name: text for name, text in profile.environment.items() if "{home}" not in text}

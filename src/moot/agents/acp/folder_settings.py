@@ -28,7 +28,7 @@ class FolderSettings:
             profile.planted_file is not None
             and settings.probe
             and not settings.trust_folder
-            and not (settings.keep_home and profile.untrusting_files)
+            and not (settings.home == "kept" and profile.untrusting_files)
         )
 
     @property

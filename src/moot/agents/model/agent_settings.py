@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from moot.config.secret import Secret
 from moot.participant.programs.chat_intake import Answers
 
 # The API that the endpoint speaks.
@@ -44,9 +45,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     # False for endpoints that cannot stream.
     stream: bool = True
     api: Api = "chat"
-    # Sent with every request. The values of `secret_headers` are kept out of everything, as the key is.
-    headers: dict[str, str] = {}
-    secret_headers: dict[str, str] = {}
+    # Sent with every request. A `Secret` among them is kept out of everything, as the key is.
+    headers: dict[str, str | Secret] = {}
 
     def __repr__(self) -> str:
         return f"ModelSettings(base_url={self.base_url!r}, model={self.model!r})"

@@ -33,6 +33,7 @@ from moot.agents.model.model_reply import (
 from moot.agents.model.openai_responses import OpenAIResponses
 from moot.agents.model.server_sent_events import decode_events
 from moot.agents.secret_filter import FilteredStream, SecretFilter
+from moot.config.secret import Secret
 from moot.net.client_tls import verification_for
 from moot.resilience.restart_loop import Backoff
 
@@ -121,19 +122,25 @@ class _Retryable(Exception):
         self.retry_after = retry_after
 
 
+def _text(value: str | Secret) -> str:
+    return value.reveal() if isinstance(value, Secret) else value
+
+
 class Model:
     """Use as a block: `async with Model(settings) as model`."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self.settings = settings
         self._api = _APIS[settings.api]()
-        self._secrets = SecretFilter([settings.api_key or "", *settings.secret_headers.values()])
+        secrets = [each.reveal() for each in settings.headers.values() if isinstance(each, Secret)]
+        self._secrets = SecretFilter([settings.api_key or "", *secrets])
         # Optional fields that this endpoint refused once.
         self._refused: set[str] = set()
         headers = {"Accept": "text/event-stream, application/json", **self._api.headers(settings)}
+        own = {name: _text(value) for name, value in settings.headers.items()}
         self._client = httpx2.AsyncClient(
             base_url=settings.base_url.rstrip("/") + "/",
-            headers={**headers, **settings.headers, **settings.secret_headers},
+            headers=headers | own,
             timeout=httpx2.Timeout(SILENCE_SECONDS, connect=10.0),
             # A key is for the endpoint that was configured, not for where that one points to.
             follow_redirects=False,

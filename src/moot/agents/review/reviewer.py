@@ -52,6 +52,8 @@ MAX_REMEMBERED: Final = 10_000
 # What was said of a proposal, as the history of rules counts it.
 _NO: Final = "no"
 _NOTHING: Final = "nothing"
+# Of its noes, left to people though it may reject.
+CHECK_SHARE: Final = 0.1
 # People who approve what it said no to: after so many it rejects nothing more.
 MAX_CONTRADICTIONS: Final = 3
 # The longest answer of the model: people wait for nothing meanwhile.
@@ -67,8 +69,6 @@ class ReviewSettings:
 
     guidance: str = ""
     rejects: bool = False
-    # Of its noes, left to people though it may reject.
-    check_share: float = 0.1
 
 
 class Reviewer:
@@ -216,7 +216,7 @@ class Reviewer:
         if opinion.says != "no":
             return
         self.history.keep_prediction(case.id, Prediction(_NO, self._version, "reject"))
-        is_check = self._draw() < self._settings.check_share
+        is_check = self._draw() < CHECK_SHARE
         if is_check or self.why_not_rejecting() is not None or not self._is_open(case.id):
             return
         payload: dict[str, Json] = {"reason": OPINION_REASON, "rule": OPINION_RULE}

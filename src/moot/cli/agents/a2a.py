@@ -46,7 +46,7 @@ _FORMER_OF_JOIN: Final = (
 )
 _FORMER_OF_SERVE: Final = (
     {"body_seconds": "a2a_server", "idle_seconds": "callers", "settle_seconds": "task_tracker"}
-    | {"max_body_bytes": "a2a_server", "max_requests_at_once": "callers"}
+    | {"max_body_bytes": "a2a_server", "max_requests_at_once": "callers", "max_callers": "callers"}
     | {"max_tasks": "task_book"}
     | dict.fromkeys(("keep_seconds", "task_seconds"), "task_book")
     | dict.fromkeys(("max_message_chars", "max_message_bytes", "max_id_chars"), "message_content")

@@ -208,10 +208,9 @@ def _settings(options: argparse.Namespace, environ: Mapping[str, str]) -> AcpSet
         # One for each member, agent and folder: two must not share a home.
         state_folder=options.state
         or state_folder(environ) / "moot" / "acp" / digest_of_member(options, where, str(folder), *argv),
-        keep_home=options.keep_home,
+        home="kept" if options.keep_home else "signed_in" if options.sign_in else "own",
         # Configuration and token are never shown, and the state of other agents is in no folder that is.
         box=None if confined is None else Box(config=confined, folder=Path.cwd(), hidden=(file,)),
-        use_sign_in=options.sign_in,
         trust_folder=options.trust_folder,
         probe=not options.no_probe,
         accept_unasked=options.accept_unasked,

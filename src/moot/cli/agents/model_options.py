@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from moot.cli.options.member_options import digest_of, member_file, state_folder
 from moot.cli.options.shared_options import add_api
+from moot.config.secret import Secret
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,8 +103,12 @@ def model_of(options: argparse.Namespace) -> ModelSettings:
         stream=not options.no_stream,
         api=options.api,
         prices=prices,
-        headers=dict(_header(text) for text in options.header or ()),
-        secret_headers=dict(_header_from_environment(text) for text in options.header_env or ()),
+        headers=dict(
+            [
+                *(_header(text) for text in options.header or ()),
+                *(_header_from_environment(text) for text in options.header_env or ()),
+            ]
+        ),
     )
 
 
@@ -118,7 +123,7 @@ def _prices(text: str) -> tuple[float, float]:
     return read, written
 
 
-def _header(text: str) -> tuple[str, str]:
+def _header(text: str) -> tuple[str, str | Secret]:
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not colon or not _HEADER_NAME.fullmatch(name) or not value.isprintable():
         raise UsageError('--header is "NAME: VALUE", such as --header "X-Title: Moot"')
@@ -128,11 +133,11 @@ def _header(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _header_from_environment(text: str) -> tuple[str, str]:
+def _header_from_environment(text: str) -> tuple[str, str | Secret]:
     name, _, variable = (part.strip() for part in text.partition("="))
     if not variable or not _HEADER_NAME.fullmatch(name):
         raise UsageError("--header-env is NAME=VARIABLE, such as --header-env api-key=AZURE_KEY")
     value = os.environ.get(variable, "").strip()
     if not value or not value.isprintable():
         raise UsageError(f"--header-env: the variable {variable} is not set, or is no single line")
-    return name, value
+    return name, Secret(value)

@@ -38,9 +38,8 @@ class HttpAccessPolicy:
     hosts: frozenset[str]
     origins: frozenset[str]
     token_hash: bytes | None = None
-    # How the operator adds to the lists, for the text of a refusal.
-    hosts_option: str = "--allow-host"
-    origins_option: str = "--allow-origin"
+    # How the operator adds to the lists of hosts and of origins, for the text of a refusal.
+    options: tuple[str, str] = ("--allow-host", "--allow-origin")
 
     @classmethod
     def of(
@@ -61,12 +60,10 @@ class HttpAccessPolicy:
     def check(self, headers: dict[str, str]) -> None:
         """Raises HttpAccessDenied for an unknown host or origin, or a wrong token."""
         if headers.get("host", "").lower() not in self.hosts:
-            raise HttpAccessDenied(421, "this Host is not served here; name it with " + self.hosts_option)
+            raise HttpAccessDenied(421, "this Host is not served here; name it with " + self.options[0])
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self.origins:
-            raise HttpAccessDenied(
-                403, "pages of this Origin may not call; name it with " + self.origins_option
-            )
+            raise HttpAccessDenied(403, "pages of this Origin may not call; name it with " + self.options[1])
         if self.token_hash is not None:
             scheme, _, token = headers.get("authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not hmac.compare_digest(_hash(token.strip()), self.token_hash):

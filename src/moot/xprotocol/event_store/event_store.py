@@ -18,7 +18,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -39,6 +38,10 @@ _PRUNED_AT_ONCE: Final = 500
 
 # The file without its free pages.
 MAX_BYTES: Final = 4 << 30
+# About 2 GB at 2 KB each; a million open ids is also what a receiver remembers. Then new ones are refused.
+MAX_EVENTS: Final = 1_000_000
+# A tenth of all: no single key can fill the store.
+MAX_EVENTS_PER_SENDER: Final = 100_000
 # Event ids kept until the events expire; when full, events are refused (xp1, Replay).
 MAX_SEEN_IDS: Final = MAX_LIVE_IDS
 
@@ -104,16 +107,6 @@ def _forget(connection: sqlite3.Connection, now: int) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreLimits:
-    """How much is kept before new events are refused."""
-
-    # About 2 GB at 2 KB each; a million open ids is also what a receiver remembers.
-    max_events: int = 1_000_000
-    # A tenth of all: no single key can fill the store.
-    max_events_per_sender: int = 100_000
-
-
 class StoreStats(NamedTuple):
     """Figures of a store."""
 
@@ -126,9 +119,9 @@ class StoreStats(NamedTuple):
 class EventStore:
     """Belongs to the loop that opened it. One process at a time writes a folder."""
 
-    def __init__(self, folder: Path, limits: StoreLimits, held: int, now: float) -> None:
+    def __init__(self, folder: Path, max_events: int, held: int, now: float) -> None:
         self.path = folder / FILE_NAME
-        self.limits = limits
+        self.max_events = max_events
         self._held = held
         writing = connect_writing(self.path)
         self._writer = EventWriter(writing, asyncio.get_running_loop())
@@ -145,11 +138,11 @@ class EventStore:
         self._is_closed = False
 
     @classmethod
-    def open(cls, folder: Path, limits: StoreLimits | None = None, *, now: float | None = None) -> EventStore:
+    def open(cls, folder: Path, max_events: int = MAX_EVENTS, *, now: float | None = None) -> EventStore:
         """Blocks while the file is opened. Raises UsageError when it cannot be used."""
         held = lock(folder)
         try:
-            return cls(folder, limits or StoreLimits(), held, time.time() if now is None else now)
+            return cls(folder, max_events, held, time.time() if now is None else now)
         except sqlite3.Error as fault:
             os.close(held)
             raise UsageError(f"cannot read {folder / FILE_NAME}: {fault}. Restore it from a copy") from fault
@@ -249,11 +242,10 @@ class EventStore:
         os.close(self._held)
 
     def _has_room(self, sender: str) -> bool:
-        limits = self.limits
         return (
-            self._events < limits.max_events
+            self._events < self.max_events
             and self._bytes < MAX_BYTES
-            and self._by_sender[sender] < limits.max_events_per_sender
+            and self._by_sender[sender] < MAX_EVENTS_PER_SENDER
         )
 
     def _counted(self, row: EventRow, settled: Callable[[Added, int], None]) -> Settled:

@@ -263,7 +263,7 @@ async def open_relay(settings: RelaySettings) -> AsyncIterator[RelayServer]:
     settings.addresses(settings.port)
     listener_socket = bind_socket(settings.host, settings.port, port_name="--port")
     try:
-        store = EventStore.open(settings.data, settings.store)
+        store = EventStore.open(settings.data, settings.max_events)
     except BaseException:
         listener_socket.close()
         raise

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from moot.errors import UsageError
 from moot.net.server_tls import TlsFiles
-from moot.xprotocol.event_store.event_store import StoreLimits
+from moot.xprotocol.event_store.event_store import MAX_EVENTS
 from moot.xprotocol.events.events import MAX_EVENT_BYTES
 from moot.xprotocol.events.relay_auth import relay_address
 
@@ -36,7 +36,8 @@ class RelaySettings:
     urls: tuple[str, ...] = ()
     # Whether connections and senders have rates; False for closed networks and benchmarks.
     has_rate_limits: bool = True
-    store: StoreLimits = field(default_factory=StoreLimits)
+    # Kept before new ones are refused.
+    max_events: int = MAX_EVENTS
     # With it, wss:// and https:// on the port.
     tls: TlsFiles | None = None
 

@@ -126,9 +126,7 @@ def _access_policy(settings: McpServerSettings, port: int) -> HttpAccessPolicy:
     if host not in LOOPBACK and host not in WILDCARDS:
         hosts.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     policy = HttpAccessPolicy.of(port, hosts=hosts, origins=settings.allowed_origins, token=token)
-    return replace(
-        policy, hosts_option="mcp_server.allowed_hosts", origins_option="mcp_server.allowed_origins"
-    )
+    return replace(policy, options=("mcp_server.allowed_hosts", "mcp_server.allowed_origins"))
 
 
 def _only_streamable(http: McpHttpServer) -> Any:
