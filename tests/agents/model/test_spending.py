@@ -17,7 +17,7 @@ from tests.agents.model.endpoint import call, deltas, events
 from tests.agents.model.test_agent import CAUTIOUS, agent_scene
 from tests.agents.model.test_model import asked
 
-MODEL = ModelSettings(base_url="http://x", model="m", prices=(2.0, 10.0))
+MODEL = ModelSettings(base_url="http://x", model="m", prices_per_million=(2.0, 10.0))
 REPLY = ModelReply(prompt_tokens=500_000, completion_tokens=100_000)
 
 

@@ -40,8 +40,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     api_key: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
-    # Of a million tokens that it reads, and that it writes, in any currency: for `cost_per_day`.
-    prices: tuple[float, float] = (0.0, 0.0)
+    # Of tokens that it reads, and of those that it writes, in any currency: for `cost_per_day`.
+    prices_per_million: tuple[float, float] = (0.0, 0.0)
     # False for endpoints that cannot stream.
     stream: bool = True
     api: Api = "chat"

@@ -46,7 +46,7 @@ class Spending:
         """Count one answer of the model."""
         tokens = reply.prompt_tokens + reply.completion_tokens
         cost = (
-            reply.prompt_tokens * self._model.prices[0] + reply.completion_tokens * self._model.prices[1]
+            reply.prompt_tokens * self._model.prices_per_million[0] + reply.completion_tokens * self._model.prices_per_million[1]
         ) / 1_000_000
         self._update(lambda slots: _added(slots, SpendingSlot(self._now(), tokens, cost)))
 

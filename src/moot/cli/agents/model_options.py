@@ -102,7 +102,7 @@ def model_of(options: argparse.Namespace) -> ModelSettings:
         max_tokens=options.max_tokens,
         stream=not options.no_stream,
         api=options.api,
-        prices=prices,
+        prices_per_million=prices,
         headers=dict(
             [
                 *(_header(text) for text in options.header or ()),
