@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from moot.trust.learning import generalisation, learner, lessons, text_patterns
@@ -33,12 +33,16 @@ def _never_elements(_: object) -> None:
     return None
 
 
+def _each_alone(rows: Sequence[generalisation.Row]) -> list[generalisation.Box]:
+    return [tuple(frozenset({at}) for at in row) for row in rows]
+
+
 WITHOUT: Final[dict[str, tuple[Part, ...]]] = {
     "templates": ((text_patterns, "cover_values", _no_templates),),
     **{f"{kind}": ((text_patterns, "cover_values", _without_kind(kind)),) for kind in KINDS},
     "ranges": ((generalisation, "MIN_NEW_NUMBERS", 10**9),),
     "lists": ((lessons, "_elements", _never_elements),),
-    "joining": ((generalisation, "_joined", list),),
+    "joining": ((generalisation, "_joined", _each_alone),),
     "wide templates": ((text_patterns, "cover_values", _narrow_only),),
     "winning back": ((generalisation, "MIN_SINCE_REJECTION", 10**9),),
     "two numbers": ((generalisation, "MIN_TWO_NUMBERS", 10**9),),
