@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.cli.space_with_members import SpaceWithMembers
 from tests.rows import for_each_row
 from tests.waiting import HANG_SECONDS
 
@@ -90,3 +91,19 @@ def test_an_operation_loads_no_other_ones(tmp_path: Path) -> None:
 
 def test_a_question_over_http_joins_no_space(tmp_path: Path) -> None:
     assert not {"picows", "uvloop", "moot.participant.joined_space"} & loaded_by(tmp_path, "decisions")
+
+
+def test_a_command_that_has_joined_has_loaded_no_other_loop(lab: SpaceWithMembers) -> None:
+    """What dials asks of each connection whose it is, and has that loaded to find out."""
+    script = "from moot.cli import main; main(); import sys; print(*filter(sys.modules.get, sys.modules))"
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", script, "proposals"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HANG_SECONDS,
+        cwd=lab.folder,
+    )
+    loaded = set(done.stdout.split())
+    assert "picows" in loaded
+    assert not {"aiofastnet", "zoneinfo"} & loaded

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from moot.config.configuration import SpaceSettings
 from moot.config.gateway_config import GatewayConfig, is_loopback
@@ -169,6 +168,9 @@ def _quiet_hours(value: Json, path: str) -> QuietHours | None:
     quiet: QuietHours = read_struct(QuietHours, value, path, {"from": _time_of_day, "to": _time_of_day})
     if quiet.start == quiet.end:
         raise UsageError(f"{path}: from and to are the same time: leave quiet_hours out to have none")
+    # Loaded for those who set it: every command in the folder of a moot.yaml reads the file.
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         ZoneInfo(quiet.time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -227,6 +227,9 @@ def run_program(
     """
     global owns_process
     owns_process = arguments is None
+    if owns_process:
+        # picows asks of each connection whether it is one of aiofastnet, and would load that to find out.
+        sys.modules.setdefault("aiofastnet", None)  # type: ignore[arg-type]
     _open_missing_streams()
     words = sys.argv[1:] if arguments is None else arguments
     try:
