@@ -14,6 +14,8 @@ import msgspec
 from moot.config import hash_token
 from moot.errors import Unavailable
 from moot.gateway.hosting.space_host import SpaceHost
+from moot.gateway.other_spaces import OtherSpaces
+from moot.protocol.operation import Json
 from moot.space.config import Name
 from moot.space.members.lookalikes import find_taken
 from moot.space.tokens.temporary_tokens import SignIn
@@ -74,6 +76,27 @@ class SignedInAccount(msgspec.Struct, frozen=True):
     issued_at: float
 
 
+class ProviderClaims(msgspec.Struct, frozen=True):
+    """What a provider says of whoever holds a token: all of the token but what proves it."""
+
+    issuer: str
+    claims: dict[str, Json]
+    expires: float
+    issued: float
+    key_id: str | None = None
+
+
+class TokenQuestion(msgspec.Struct, frozen=True):
+    """Whose token this is: asked of other gateways too, so it is no token."""
+
+    # Its SHA-256.
+    hash: str
+    # Of a token of a provider, which is verified where it came in.
+    signed_in: ProviderClaims | None = None
+    # What else is asked about.
+    more: Json = None
+
+
 class SignInProvider(Protocol):
     """What knows the tokens that others issue."""
 
@@ -83,7 +106,15 @@ class SignInProvider(Protocol):
         self, host: SpaceHost, token: str, token_hash: str, *, is_listing: bool = False
     ) -> TokenIdentity | AccessDenied: ...
 
+    def claims_of(self, token: str, token_hash: str) -> ProviderClaims | AccessDenied: ...
+
+    def identify_claims(
+        self, host: SpaceHost, claims: ProviderClaims, token_hash: str
+    ) -> TokenIdentity | AccessDenied: ...
+
     def administrator(self, token: str, token_hash: str, space: str | None) -> str | None: ...
+
+    def administers(self, claims: ProviderClaims, space: str) -> bool: ...
 
     def account_of(self, token: str, token_hash: str) -> SignedInAccount | None: ...
 
@@ -118,6 +149,7 @@ class SpaceDirectory:
         self.serves_all: Callable[[], bool] = lambda: True
         # In a cluster of several shards: the number of a space's.
         self.shard_of: Callable[[str], int | None] = lambda _space: None
+        self.others = OtherSpaces()
 
     def check_whole(self) -> None:
         """Raises Unavailable where this gateway does not know all spaces of its cluster."""
@@ -174,7 +206,7 @@ class SpaceDirectory:
         """`identify`, for whoever reads: raises Unavailable where what is known here may be old."""
         identity = self.identify(space, token)
         if self.may_become_known(identity, token, address):
-            await self._wait_current()
+            await self.wait_current()
             identity = self.identify(space, token)
         if isinstance(identity, TokenIdentity):
             identity.host.order.check_current()
@@ -187,7 +219,7 @@ class SpaceDirectory:
         self.check_whole()
         found, refusal = self.identify_everywhere(token)
         if not found and self.may_become_known(refusal, token, address):
-            await self._wait_current()
+            await self.wait_current()
             found, refusal = self.identify_everywhere(token)
         for each in found:
             each.host.order.check_current()
@@ -206,8 +238,8 @@ class SpaceDirectory:
             and not self.has_guessed(address)
         )
 
-    async def _wait_current(self) -> None:
-        """Raises Unavailable."""
+    async def wait_current(self) -> None:
+        """Wait until what is in the log by now is known here. Raises Unavailable."""
         passed: asyncio.Future[Unavailable | None] = asyncio.get_running_loop().create_future()
         assert self.when_current is not None  # noqa: S101  # in a cluster
 
@@ -244,10 +276,28 @@ class SpaceDirectory:
                     break
         return found, refusal
 
+    def identify_hashed(self, host: SpaceHost, question: TokenQuestion) -> TokenIdentity | None:
+        """Whom a token that came to another gateway identifies in one space."""
+        found = self._find_owner(host, question.hash)
+        if found is None and self.sign_in is not None and question.signed_in is not None:
+            found = self.sign_in.identify_claims(host, question.signed_in, question.hash)
+        return found if isinstance(found, TokenIdentity) else None
+
     def _identify_in(
         self, host: SpaceHost, token: str, hashed: str, *, is_listing: bool = False
     ) -> TokenIdentity | AccessDenied | None:
         """Whose token this is in one space; None if it is nobody's there."""
+        found = self._find_owner(host, hashed)
+        if self.sign_in is None or not self.is_of_provider(token):
+            return found
+        if found is None:
+            return self.sign_in.identify(host, token, hashed, is_listing=is_listing)
+        if isinstance(found, TokenIdentity):
+            self.sign_in.watch(token, hashed)
+        return found
+
+    def _find_owner(self, host: SpaceHost, hashed: str) -> TokenIdentity | AccessDenied | None:
+        """Whose token this is by what the space knows of tokens."""
         own = self.own_tokens.get(hashed)
         if own is not None and own[0] == host.name:
             member = host.space.state.roster.members.get(Name(own[1]))
@@ -257,11 +307,7 @@ class SpaceDirectory:
         if name is not None:
             if self._is_excluded(host, name):
                 return AccessDenied(403, "this space admits only the participants that it lists")
-            if self.sign_in is not None and self.is_of_provider(token):
-                self.sign_in.watch(token, hashed)
             return TokenIdentity(host, name, token=hashed)
-        if self.sign_in is not None and self.is_of_provider(token):
-            return self.sign_in.identify(host, token, hashed, is_listing=is_listing)
         return None
 
     def is_of_provider(self, token: str) -> bool:
@@ -313,16 +359,21 @@ class SpaceDirectory:
         Raises Unavailable for whoever signs in, where this gateway does not know all that matters.
         """
         hashed = hash_token(token or "")
-        found = None
-        for name, expected in self.admin_tokens.items():
-            # All of them are compared, so that time tells nothing.
-            if hmac.compare_digest(hashed, expected) and token:
-                found = name
+        found = self.operator(hashed) if token else None
         if found is None and self.sign_in is not None and self.sign_in.takes(token or ""):
             # They may have been removed where this gateway does not look.
             if space is None or not self.serves(space):
                 self.check_whole()
             return self.sign_in.administrator(token or "", hashed, space)
+        return found
+
+    def operator(self, token_hash: str) -> str | None:
+        """Whose token of `admin_tokens` this is."""
+        found = None
+        for name, expected in self.admin_tokens.items():
+            # All of them are compared, so that time tells nothing.
+            if hmac.compare_digest(token_hash, expected):
+                found = name
         return found
 
     def account_of(self, token: str | None) -> SignedInAccount | None:

@@ -184,7 +184,7 @@ class Gateway:
         self._space_factory = factory = self._make_factory(database)
         self.directory.admin_tokens = self.config.admin_tokens
         if self.config.oidc:
-            self.sign_in = SignInService(self.config.oidc, self.directory.hosts)
+            self.sign_in = SignInService(self.config.oidc, self.directory.hosts, self.directory.others)
             self.sign_in.serves_all = self.directory.serves_all
             self.directory.sign_in = self.sign_in
             self.sign_in.start()

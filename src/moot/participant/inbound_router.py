@@ -13,11 +13,11 @@ from typing import Final
 
 from moot.errors import ParticipantPaused, Refused, UnsupportedByRecipient
 from moot.participant.connection.inbound_check import ProtocolViolation
-from moot.participant.connection.refusals import refusal_of
 from moot.participant.control.control_handler import ControlHandler
 from moot.participant.member_parts import MemberParts
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX
+from moot.protocol.refusals import refusal_of
 
 log = logging.getLogger(__name__)
 

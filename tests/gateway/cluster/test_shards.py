@@ -139,9 +139,6 @@ async def test_connections_end_so_that_clients_come_back_and_sessions_tell_the_s
 
 async def test_what_a_gateway_does_not_serve_it_never_answers_for(start: StartGateway) -> None:
     async with start("a", cluster=SHARDS, spaces=SPACES) as a, start("b", cluster=SHARDS, spaces=SPACES):
-        link = (
-            await a.http.post("/sign-in-links", json={}, headers={"Authorization": "Bearer t-alice"})
-        ).json()["code"]
         await node(a).leave(LAB)
         for token in ("t-bob", "t-nobody"):
             assert await a.status("/ws?space=lab", token=token) == 503
@@ -153,20 +150,13 @@ async def test_what_a_gateway_does_not_serve_it_never_answers_for(start: StartGa
         assert await a.status(f"/ws?space={_in_shard(0)}", token="t-alice") == 404
         # Without a name it would be the only one that is left.
         assert await a.status("/ws", token="t-alice") == 503
-        for where in ("/spaces", "/push-subscriptions"):
-            assert (await get(a, where)).status_code == 503, where
-        for where in ("connections", "spaces"):
-            assert (await a.admin("GET", where)).status_code == 503, where
+        assert (await get(a, "/push-subscriptions")).status_code == 503
         for name in (_in_shard(LAB), _in_shard(0)):
             assert (await a.admin("POST", "spaces", {"name": name})).status_code == 503
         assert (await a.admin("DELETE", f"spaces/{_in_shard(LAB)}")).status_code == 503
         assert (await a.admin("DELETE", "cluster/spaces/lab")).status_code == 503
-        assert (await a.http.post("/sign-in-links/redeem", json={"code": link})).status_code == 503
         assert (await get(a, "/readyz")).status_code == 200, "others are served"
         await node(a).serve(LAB)
-        # The code was not used up.
-        assert (await a.http.post("/sign-in-links/redeem", json={"code": link})).status_code == 200
-        assert len((await get(a, "/spaces")).json()["spaces"]) == 2
         assert await a.status("/ws?space=lab", token="t-nobody") == 401
 
 

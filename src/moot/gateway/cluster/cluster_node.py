@@ -239,6 +239,10 @@ class ClusterNode:
         """The shard that every gateway serves for as long as it runs."""
         return self.shards[0]
 
+    def told_to_serve(self, index: int) -> list[str]:
+        """Other gateways that have told so a moment ago."""
+        return [name for name in self._exchange.gateways_of(index) if name != self.name]
+
     @property
     def served(self) -> list[Shard]:
         return [shard for shard in self.shards if shard.state == "served"]

@@ -20,6 +20,7 @@ from moot.gateway.cluster.cluster_node import ClusterNode
 from moot.gateway.cluster.cluster_shard import Shard
 from moot.gateway.cluster.log_applier import explain_dropped
 from moot.gateway.cluster.log_order import LogOrder
+from moot.gateway.cluster.shard_questions import ShardQuestions
 from moot.gateway.created_spaces import CLUSTER_FILE, End, EndedSpace, explain_ended
 from moot.gateway.hosting.durability import CarriedOut, PendingEffects
 from moot.gateway.hosting.input_order import Outcome, Tell, wait_applied
@@ -137,6 +138,8 @@ class ClusterSpaceFactory(SpaceFactory):
 
     async def open_all(self) -> None:
         await self.node.start()
+        assert self.node.connection is not None  # noqa: S101  # started
+        await ShardQuestions(self.node, self._directory, self._tasks).start(self.node.connection)
         self._directory.guest_prefix = f"{self.node.name}-{self.node.common.log.writer.epoch}-"
         self._let_members_create()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from starlette.requests import Request
@@ -13,6 +13,7 @@ from starlette.responses import Response
 from moot.errors import InvalidOperation, InvalidRequest
 from moot.gateway.access import AccessDenied
 from moot.gateway.created_spaces import End, SpaceOperations
+from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.http.history_routes import before_of, limit_of, settle
 from moot.gateway.http.http_replies import (
     RequestRefused,
@@ -78,6 +79,8 @@ class AdminRoutes:
         self._max_minted_token_seconds = max_minted_token_seconds
         self._sign_in = sign_in
         self._audit_turn = asyncio.Lock()
+        identity.others.answer("connections", self._answer_connections)
+        identity.others.answer("all_spaces", self._answer_spaces)
 
     async def capabilities(self, request: Request) -> Response:
         self._identity.administered(request)
@@ -203,7 +206,13 @@ class AdminRoutes:
         if self._identity.administrator(request) is None:
             return denied(AccessDenied(403, "an administrator's token is needed"))
         self._identity.check_current()
-        return json_response(200, {"connections": self._connections()})
+        found = self._connections()
+        others = await self._identity.others.ask("connections", None)
+        return json_response(200, {"connections": found + [each for rows in others for each in rows]})
+
+    async def _answer_connections(self, _facts: Json, hosts: Sequence[SpaceHost]) -> Json:
+        names = {host.name for host in hosts}
+        return [each for each in self._connections() if each["space"] in names]
 
     async def cluster(self, request: Request) -> Response:
         """The gateways of the cluster, the log, and what is wrong; with `compare=true` their states, too."""
@@ -239,10 +248,19 @@ class AdminRoutes:
         return json_response(200, await cluster.move(int(given), wanted, serve=serve))
 
     async def spaces(self, request: Request) -> Response:
-        """All spaces of this gateway, those that have ended too."""
+        """All spaces of this gateway or its cluster, those that have ended too."""
         self._everywhere(request)
         self._identity.check_current()
-        return json_response(200, {"spaces": self._spaces.describe_spaces()})
+        found = self._spaces.describe_spaces()
+        for each in await self._identity.others.ask("all_spaces", None):
+            known = {row["name"] for row in found}
+            found += [row for row in each if row["name"] not in known]
+        # It may have taken a while.
+        self._everywhere(request)
+        return json_response(200, {"spaces": found})
+
+    async def _answer_spaces(self, _facts: Json, _hosts: Sequence[SpaceHost]) -> Json:
+        return self._spaces.describe_spaces()
 
     async def create_space(self, request: Request) -> Response:
         """Make a space after one of the configuration, while the gateway runs."""

@@ -140,7 +140,7 @@ class Endpoints:
             sign_in=sign_in,
         )
         self._sign_in = SignInRoutes(
-            directory,
+            identity.spaces,
             sign_in_links,
             identity.refuse_token,
             public_url=config.public_url,

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from moot.config.gateway_config import GatewayConfig
 from moot.errors import InvalidEnvelope, InvalidRequest
-from moot.gateway.access import AccessDenied, TokenIdentity
+from moot.gateway.access import AccessDenied, TokenIdentity, TokenQuestion
 from moot.gateway.hosting.delivery import encode_entry, id_of
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.hosting.token_check import check_token
@@ -54,26 +54,27 @@ class MemberRoutes:
         self._identity = identity
         self._config = config
         self._reads = _ReadLimiter()
+        identity.spaces.answer("spaces", self._describe_space)
 
     async def spaces(self, request: Request) -> Response:
         """The spaces that the caller's token opens."""
-        found: list[Json] = []
-        for each in await self._identity.everywhere(request):
-            dialects: list[Json] = [*sorted(each.host.space.state.config.dialects)]
-            member = each.host.space.state.roster.members.get(Name(each.name))
-            # Whether it has a connection now, at any gateway: who stands by for an exclusive member asks.
-            connected = member is not None and any(
-                not session.options.injected for session in member.sessions.values()
-            )
-            facts: dict[str, Json] = {"name": each.host.name, "participant": each.name}
-            facts |= {"dialects": dialects, "connected": connected}
-            facts["chat_link_above"] = each.host.space.state.config.chat_link_above
-            if self._identity.also_administers(request, each.host):
-                facts["administrator"] = True
-            if (shard := self._identity.shard_of(each.host)) is not None:
-                facts["shard"] = shard
-            found.append(facts)
-        return json_response(200, {"spaces": found})
+        return json_response(200, {"spaces": await self._identity.describe_everywhere(request, "spaces")})
+
+    async def _describe_space(self, each: TokenIdentity, question: TokenQuestion) -> Json:
+        dialects: list[Json] = [*sorted(each.host.space.state.config.dialects)]
+        member = each.host.space.state.roster.members.get(Name(each.name))
+        # Whether it has a connection now, at any gateway: who stands by for an exclusive member asks.
+        connected = member is not None and any(
+            not session.options.injected for session in member.sessions.values()
+        )
+        facts: dict[str, Json] = {"name": each.host.name, "participant": each.name}
+        facts |= {"dialects": dialects, "connected": connected}
+        facts["chat_link_above"] = each.host.space.state.config.chat_link_above
+        if self._identity.also_administers(question, each.host):
+            facts["administrator"] = True
+        if (shard := self._identity.shard_of(each.host)) is not None:
+            facts["shard"] = shard
+        return facts
 
     async def messages(self, request: Request) -> Response:
         identity = await self._identity.member(request)

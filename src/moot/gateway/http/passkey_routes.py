@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from moot.config.gateway_config import is_loopback
 from moot.errors import InvalidRequest, PasskeyInvalid, Unauthorized
-from moot.gateway.access import AccessDenied, TokenIdentity
+from moot.gateway.access import AccessDenied, TokenIdentity, TokenQuestion
 from moot.gateway.http.http_replies import (
     RequestRefused,
     check_json,
@@ -57,11 +57,14 @@ class PasskeyRoutes:
         self._service = service
         self._links = links
         self._public_url = public_url
+        identity.spaces.answer("passkeys", self._describe_keys)
+        identity.spaces.answer("passkey_holders", self._describe_holder)
+        identity.spaces.answer("passkey_removal", self._remove_key)
 
     async def own(self, request: Request) -> Response:
         """The caller's passkeys in all spaces that the token opens."""
-        found = await self._identity.everywhere(request)
-        keys = [key for each in found for key in describe_keys(each.host, [Name(each.name)])]
+        found = await self._identity.describe_everywhere(request, "passkeys")
+        keys = [key for each in found for key in each]
         try:
             relying_party(request.headers.get("origin") or _own_origin(request), self._public_url)
             why: str | None = None
@@ -82,9 +85,9 @@ class PasskeyRoutes:
             self._identity.check_current()
             holders, by = await self._redeem(code, request)
         else:
-            found = await self._admitted(request)
-            holders = [_holder_of(each) for each in found]
-            known = [str(key["id"]) for each in found for key in describe_keys(each.host, [Name(each.name)])]
+            found = await self._identity.describe_everywhere(request, "passkey_holders")
+            holders = [msgspec.convert(each["holder"], KeyHolder) for each in found]
+            known = [id for each in found for id in each["keys"]]
         text = await self._service.issue(
             Ticket(
                 use="add",
@@ -100,12 +103,25 @@ class PasskeyRoutes:
         answer |= {"spaces": [each.space for each in holders], "credentials": [*dict.fromkeys(known)]}
         return json_response(200, answer)
 
-    async def _admitted(self, request: Request) -> list[TokenIdentity]:
-        """Who calls, in each space that the token opens; each space knows how they came in."""
-        found = await self._identity.everywhere(request)
-        for each in found:
-            await each.wait_admitted()
-        return found
+    async def _describe_keys(self, who: TokenIdentity, _question: TokenQuestion) -> Json:
+        return describe_keys(who.host, [Name(who.name)])
+
+    async def _describe_holder(self, who: TokenIdentity, _question: TokenQuestion) -> Json:
+        """Whose a new passkey will be, and which ones they have. The space knows how they came in."""
+        await who.wait_admitted()
+        keys = [key.id for key in who.host.space.state.passkeys.of(Name(who.name))]
+        return {"holder": msgspec.to_builtins(_holder_of(who)), "keys": keys}
+
+    async def _remove_key(self, who: TokenIdentity, question: TokenQuestion) -> Json:
+        """Remove a passkey: the status of that, and what is answered."""
+        await who.wait_admitted()
+        id = question.more
+        if id not in [key.id for key in who.host.space.state.passkeys.of(Name(who.name))]:
+            return 404, {"error": "not_found", "message": "you have no such passkey"}
+        _check_whole(who)
+        told = PasskeyInput(ids=(id,))
+        done = await who.host.rights.change_passkeys("passkey_remove", told, who.name, who.name)
+        return in_effect(done, {"id": id, "removed": True})
 
     async def _redeem(self, code: Json, request: Request) -> tuple[list[KeyHolder], str]:
         kept = await self._links.redeem(code) if isinstance(code, str) else None
@@ -127,16 +143,10 @@ class PasskeyRoutes:
 
     async def remove(self, request: Request) -> Response:
         """Remove one of the caller's passkeys, in all spaces that the token opens."""
-        found = await self._admitted(request)
         id = request.path_params["id"]
-        status = 404
-        body: dict[str, Json] = {"error": "not_found", "message": "you have no such passkey"}
-        for each in found:
-            if id in [key.id for key in each.host.space.state.passkeys.of(Name(each.name))]:
-                _check_whole(each)
-                told = PasskeyInput(ids=(id,))
-                done = await each.host.rights.change_passkeys("passkey_remove", told, each.name, each.name)
-                status, body = in_effect(done, {"id": id, "removed": True})
+        answers = await self._identity.describe_everywhere(request, "passkey_removal", more=id)
+        # Of several, one that tells of a removal.
+        status, body = min(answers, key=lambda answer: answer[0] == 404)
         return json_response(status, body)
 
     async def sign_in_options(self, request: Request) -> Response:

@@ -11,6 +11,7 @@ from moot.gateway.access import (
     SignedInAccount,
     SpaceDirectory,
     TokenIdentity,
+    TokenQuestion,
     bearer,
 )
 from moot.gateway.access_limiter import AccessLimiter
@@ -18,6 +19,8 @@ from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.http.http_replies import (
     RequestRefused,
 )
+from moot.gateway.token_spaces import TokenSpaces
+from moot.protocol.operation import Json
 
 
 class RequestIdentity:
@@ -30,6 +33,7 @@ class RequestIdentity:
         self._directory = directory
         self._access_limiter = access_limiter
         self._may_administer = may_administer
+        self.spaces, self.others = TokenSpaces(directory), directory.others
 
     @property
     def has_administrators(self) -> bool:
@@ -81,6 +85,17 @@ class RequestIdentity:
             raise RequestRefused(self.refuse_token(refusal, request))
         return identities
 
+    async def describe_everywhere(self, request: Request, about: str, *, more: Json = None) -> list[Json]:
+        """What `spaces` describes of who calls, in each space of the cluster that the token opens.
+
+        Raises RequestRefused if there is none, and Unavailable.
+        """
+        token, address = token_of(request), address_of(request)
+        described, refusal = await self.spaces.describe(about, token, address, more=more)
+        if not described:
+            raise RequestRefused(self.refuse_token(refusal, request))
+        return described
+
     def check_mint(self, host: SpaceHost, member: str, by: tuple[str, str]) -> None:
         """Raises RequestRefused when so many were asked for that this one has to wait."""
         wait = self._access_limiter.check_mint(host.name, member, by)
@@ -102,14 +117,16 @@ class RequestIdentity:
                 raise RequestRefused(wrong)
         return admin
 
-    def also_administers(self, request: Request, host: SpaceHost) -> bool:
+    def also_administers(self, question: TokenQuestion, host: SpaceHost) -> bool:
         """Whether the token of a member is that of an administrator of this space, too; counts nothing."""
-        token = bearer(request.headers.get("authorization"))
-        return self.has_administrators and self._directory.administrator(token, host.name) is not None
+        sign_in, claims = self._directory.sign_in, question.signed_in
+        return self.has_administrators and (
+            self._directory.operator(question.hash) is not None
+            or (sign_in is not None and claims is not None and sign_in.administers(claims, host.name))
+        )
 
     def check_current(self) -> None:
-        """Raises Unavailable where what is known here of a space may be old, or not all spaces are."""
-        self._directory.check_whole()
+        """Raises Unavailable where what is known here of a space may be old."""
         for host in self._directory.hosts.values():
             host.order.check_current()
 

@@ -14,11 +14,12 @@ from starlette.responses import Response
 
 from moot.config.gateway_config import is_local
 from moot.errors import InvalidRequest
-from moot.gateway.access import AccessDenied, SpaceDirectory
+from moot.gateway.access import AccessDenied, TokenIdentity, TokenQuestion
 from moot.gateway.http.http_replies import check_json, denied, json_response, object_of
 from moot.gateway.http.request_identity import address_of, token_of
 from moot.gateway.sign_in import sign_in_links
 from moot.gateway.sign_in.sign_in_links import SignInLinks, qr_rows
+from moot.gateway.token_spaces import TokenSpaces
 from moot.protocol.operation import Json
 from moot.resilience.rate_limits import token_buckets
 
@@ -40,14 +41,15 @@ class SignInRoutes:
 
     def __init__(
         self,
-        directory: SpaceDirectory,
+        spaces: TokenSpaces,
         links: SignInLinks,
         refuse_token: RefuseToken,
         *,
         public_url: str | None = None,
         origins: frozenset[str] = frozenset(),
     ) -> None:
-        self._directory = directory
+        self._spaces = spaces
+        spaces.answer("holder", _describe_holder)
         self._links = links
         self._refuse_token = refuse_token
         self._rates = token_buckets(LINKS_PER_MINUTE / 60.0, LINKS_PER_MINUTE, max_keys=_MAX_KEYS)
@@ -89,7 +91,7 @@ class SignInRoutes:
         check_json(request)
         code = (await object_of(request, _MAX_BODY_BYTES)).get("code")
         # Before it is used up.
-        self._directory.check_whole()
+        await self._spaces.check()
         token = await self._links.redeem(code) if isinstance(code, str) else None
         if token is None or await self._holder_of(token) is None:
             wrong = AccessDenied(403, "this link was used already, or is too old: ask for a new one")
@@ -113,8 +115,12 @@ class SignInRoutes:
 
     async def _holder_of(self, token: str, address: str = "") -> tuple[str, str] | None:
         """A space that this token opens, and whose it is there."""
-        found, _ = await self._directory.identify_everywhere_current(token, address)
-        return (found[0].host.name, found[0].name) if found else None
+        found, _ = await self._spaces.describe("holder", token, address)
+        return (found[0][0], found[0][1]) if found else None
+
+
+async def _describe_holder(who: TokenIdentity, _question: TokenQuestion) -> Json:
+    return who.host.name, who.name
 
 
 def _is_local(page: str) -> bool:

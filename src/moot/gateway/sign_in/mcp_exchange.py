@@ -17,7 +17,8 @@ from moot.config.oidc_config import McpResource
 from moot.gateway.access import AccessDenied, SpaceDirectory, TokenIdentity
 from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.space_host import SpaceHost
-from moot.gateway.sign_in.sign_in_service import SignInService, is_signed_out
+from moot.gateway.sign_in.sign_in_facts import is_signed_out
+from moot.gateway.sign_in.sign_in_service import SignInService
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
 from moot.space.config import Name

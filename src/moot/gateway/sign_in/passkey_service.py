@@ -12,9 +12,9 @@ import hashlib
 import hmac
 import importlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -26,6 +26,7 @@ from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.sign_in.sign_in_links import VALID_SECONDS
 from moot.protocol import base64url
 from moot.protocol.operation import Json
+from moot.protocol.refusals import payload_of, refusal_of
 from moot.space.config import Name
 from moot.space.inputs.passkey_changes import PasskeyInput
 from moot.space.tokens.passkey_proof import CHALLENGE_SECONDS, Assertion, decision_challenge, is_localhost
@@ -78,6 +79,32 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
 
 
+class NewPasskey(msgspec.Struct, frozen=True):
+    """A key that a page has made for the holders of a ticket."""
+
+    ticket: Ticket
+    challenge: str
+    id: str
+    public_key: str
+    sign_count: int
+    name: str
+    # By an earlier key of theirs.
+    proof: Assertion | None
+
+
+class SignedChallenge(msgspec.Struct, frozen=True):
+    """Somebody signs in; no secret is in it, as it may be told to another gateway."""
+
+    challenge: str
+    assertion: Assertion
+    token_hash: str
+    seconds: float
+
+
+# What a passkey does in one space, and what is told of that; None for nothing. Raises Refused.
+Act = Callable[[Any, SpaceHost], Awaitable[Json]]
+
+
 def relying_party(origin: str | None, public_url: str | None) -> RelyingParty:
     """Where passkeys of this page are good for; raises InvalidRequest that says what to do."""
     if origin is None:
@@ -121,6 +148,8 @@ class PasskeyService:
         self._key: bytes | None = None
         # Set in a cluster.
         self.shared: SharedKeys | None = None
+        directory.others.answer("passkey_add", self._answer_add)
+        directory.others.answer("passkey_sign_in", self._answer_sign_in)
 
     # Tickets
 
@@ -160,77 +189,47 @@ class PasskeyService:
             raise InvalidRequest(f"name is a text of {MAX_NAME_CHARS} characters at most")
         challenge = challenge_of(text)
         id, public_key, count = await asyncio.to_thread(_verify_new, credential, challenge, ticket)
-        self._directory.check_whole()
-        added: list[str] = []
-        refusal: Refused | None = None
-        for holder in ticket.holders:
-            host = self._directory.hosts.get(holder.space)
-            if host is None:
-                continue
-            key = Passkey(
-                id=id,
-                member=Name(holder.name),
-                public_key=public_key,
-                rp_id=ticket.relying_party.id,
-                origin=ticket.relying_party.origin,
-                name=name,
-                sign_count=count,
-                by_link=ticket.by_link,
-                signs_in=holder.signs_in,
-            )
-            has_others = bool(host.space.state.passkeys.of(key.member))
-            told = PasskeyInput(
-                key=key,
-                assertion=proof if has_others and not ticket.by_link else None,
-                challenge=base64url.encode(challenge),
-                # By the space's clock.
-                expires=host.journaled.clock() + VALID_SECONDS,
-                made_with=holder.token,
-            )
-            try:
-                await host.rights.change_passkeys("passkey_add", told, holder.name, ticket.by or holder.name)
-                added.append(host.name)
-            except Refused as fault:
-                refusal = refusal or fault
+        # Without what makes a ticket of this one: it may be told to another gateway.
+        bare = msgspec.structs.replace(ticket, nonce="")
+        new = NewPasskey(bare, base64url.encode(challenge), id, public_key, count, name, proof)
+        added, refusal = await self._everywhere("passkey_add", new, _add_in)
         if not added:
             raise refusal or Unauthorized("nobody is there for this passkey any more")
         return added
+
+    async def _answer_add(self, facts: Json, hosts: Sequence[SpaceHost]) -> Json:
+        return _encode(await _act_in(hosts, _add_in, msgspec.convert(facts, NewPasskey)))
 
     # Signing in
 
     async def sign_in(self, text: str, assertion: Assertion) -> dict[str, Json]:
         """A token for the owner of this key, in every space that knows it. Raises Refused."""
         await load_library()
-        self._directory.check_whole()
-        challenge, token = challenge_of(text), FreshMint().token()
-        opened: list[Json] = []
-        refusal: Refused | None = None
-        for host in list(self._directory.hosts.values()):
-            key = host.space.state.passkeys.by_id.get(assertion.credential_id)
-            if key is None:
-                continue
-            now = host.journaled.clock()
-            told = PasskeyInput(
-                assertion=assertion,
-                challenge=base64url.encode(challenge),
-                # By the space's clock.
-                expires=now + CHALLENGE_SECONDS,
-                token=TemporaryToken(
-                    hash=token.hash,
-                    member=key.member,
-                    expires_at=now + self._token_seconds,
-                    since=now,
-                    passkey=key.id,
-                ),
-            )
-            try:
-                await host.rights.change_passkeys("passkey_sign_in", told, key.member, key.member)
-                opened.append({"space": host.name, "participant": key.member})
-            except Refused as fault:
-                refusal = refusal or fault
+        token = FreshMint().token()
+        challenge = base64url.encode(challenge_of(text))
+        signed = SignedChallenge(challenge, assertion, token.hash, self._token_seconds)
+        opened, refusal = await self._everywhere("passkey_sign_in", signed, _sign_in_to)
         if not opened:
             raise refusal or PasskeyInvalid("no space here knows this passkey: sign in as before and add it")
         return {"token": token.secret, "seconds": self._token_seconds, "spaces": opened}
+
+    async def _answer_sign_in(self, facts: Json, hosts: Sequence[SpaceHost]) -> Json:
+        await load_library()
+        return _encode(await _act_in(hosts, _sign_in_to, msgspec.convert(facts, SignedChallenge)))
+
+    async def _everywhere(
+        self, about: str, facts: NewPasskey | SignedChallenge, act: Act
+    ) -> tuple[list[Json], Refused | None]:
+        """What came of it in all spaces of the cluster, and the first refusal. Raises Unavailable."""
+        hosts = list(self._directory.hosts.values())
+        # First: should somebody not answer, whoever asks tries again.
+        answers = await self._directory.others.ask(about, msgspec.to_builtins(facts))
+        done, refusal = await _act_in(hosts, act, facts)
+        for answer in answers:
+            done += answer["done"]
+            if answer["refusal"] is not None:
+                refusal = refusal or refusal_of(answer["refusal"])
+        return done, refusal
 
     # Deciding
 
@@ -259,6 +258,79 @@ class PasskeyService:
             "expires": expires,
             "fingerprint": proposal.fingerprint,
         }
+
+
+async def _act_in(
+    hosts: Sequence[SpaceHost], act: Act, facts: NewPasskey | SignedChallenge
+) -> tuple[list[Json], Refused | None]:
+    done: list[Json] = []
+    refusal: Refused | None = None
+    for host in hosts:
+        try:
+            if (outcome := await act(facts, host)) is not None:
+                done.append(outcome)
+        except Refused as fault:
+            refusal = refusal or fault
+    return done, refusal
+
+
+def _encode(outcome: tuple[list[Json], Refused | None]) -> Json:
+    """For the gateway that asked."""
+    done, refusal = outcome
+    return {"done": done, "refusal": None if refusal is None else payload_of(refusal)}
+
+
+async def _add_in(new: Any, host: SpaceHost) -> Json:
+    """The space's name; None if no holder of the ticket is there."""
+    ticket = new.ticket
+    holder = next((each for each in ticket.holders if each.space == host.name), None)
+    if holder is None:
+        return None
+    key = Passkey(
+        id=new.id,
+        member=Name(holder.name),
+        public_key=new.public_key,
+        rp_id=ticket.relying_party.id,
+        origin=ticket.relying_party.origin,
+        name=new.name,
+        sign_count=new.sign_count,
+        by_link=ticket.by_link,
+        signs_in=holder.signs_in,
+    )
+    has_others = bool(host.space.state.passkeys.of(key.member))
+    told = PasskeyInput(
+        key=key,
+        assertion=new.proof if has_others and not ticket.by_link else None,
+        challenge=new.challenge,
+        # By the space's clock.
+        expires=host.journaled.clock() + VALID_SECONDS,
+        made_with=holder.token,
+    )
+    await host.rights.change_passkeys("passkey_add", told, holder.name, ticket.by or holder.name)
+    return host.name
+
+
+async def _sign_in_to(signed: Any, host: SpaceHost) -> Json:
+    """The space and who they are there; None if it does not know the key."""
+    key = host.space.state.passkeys.by_id.get(signed.assertion.credential_id)
+    if key is None:
+        return None
+    now = host.journaled.clock()
+    told = PasskeyInput(
+        assertion=signed.assertion,
+        challenge=signed.challenge,
+        # By the space's clock.
+        expires=now + CHALLENGE_SECONDS,
+        token=TemporaryToken(
+            hash=signed.token_hash,
+            member=key.member,
+            expires_at=now + signed.seconds,
+            since=now,
+            passkey=key.id,
+        ),
+    )
+    await host.rights.change_passkeys("passkey_sign_in", told, key.member, key.member)
+    return {"space": host.name, "participant": key.member}
 
 
 def challenge_of(ticket: str) -> bytes:

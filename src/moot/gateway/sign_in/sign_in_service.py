@@ -15,18 +15,20 @@ from typing import Final
 import msgspec
 
 from moot.config.oidc_config import OidcConfig
-from moot.errors import MootError, Refused, Unauthorized, Unavailable
-from moot.gateway.access import AccessDenied, SignedInAccount, TokenIdentity
+from moot.errors import MootError, Refused, Unavailable
+from moot.gateway.access import AccessDenied, ProviderClaims, SignedInAccount, TokenIdentity
 from moot.gateway.hosting.space_host import SpaceHost
+from moot.gateway.other_spaces import OtherSpaces
 from moot.gateway.sign_in import token_verifier
 from moot.gateway.sign_in.identity_rules import MappedIdentity, describe_rules, map_identity
 from moot.gateway.sign_in.introspection import Introspection
 from moot.gateway.sign_in.provider_keys import ProviderKeys
+from moot.gateway.sign_in.sign_in_facts import audited, details_of, is_signed_out
+from moot.gateway.sign_in.sign_out import SignOut, answer_sign_out, sign_out_of
 from moot.gateway.sign_in.token_keys import (
     client_of,
     key_of,
     keys_of,
-    named_client,
     subjects_of,
     without_session,
 )
@@ -45,8 +47,6 @@ log = logging.getLogger(__name__)
 RENEW_GRACE_SECONDS: Final = 60
 # Tokens whose claims are kept; of more, the oldest are asked for again when the rules change.
 _MAX_KNOWN: Final = 50_000
-# Of what a provider says, in the log and the journal.
-_MAX_AUDITED_CHARS: Final = 255
 _ANOTHER_SPACE: Final = AccessDenied(403, "this account may not enter this space")
 
 
@@ -57,6 +57,7 @@ class SignInService:
         self,
         providers: Sequence[OidcConfig],
         hosts: Mapping[str, SpaceHost],
+        others: OtherSpaces,
     ) -> None:
         self.keys = [ProviderKeys(config) for config in providers]
         self.refused = 0
@@ -65,6 +66,8 @@ class SignInService:
         # Whether everybody has what the rules say; if not, the same rules are applied again.
         self._is_in_effect = True
         self._hosts = hosts
+        self._others = others
+        others.answer("sign_out", answer_sign_out)
         # In a cluster: whether that is all spaces that there are.
         self.serves_all: Callable[[], bool] = lambda: True
         # By the hash of the token.
@@ -119,6 +122,9 @@ class SignInService:
         if isinstance(verified, AccessDenied):
             self.refused += verified.status < 500
             return None
+        return self._administrator(verified, space)
+
+    def _administrator(self, verified: VerifiedToken, space: str | None) -> str | None:
         mapped = self._map_administrator(verified, space)
         if mapped is None:
             return None
@@ -137,6 +143,38 @@ class SignInService:
         mapped = map_identity(verified.claims, self._rules[verified.provider.issuer])
         given = False if mapped is None else mapped.rule.administrator
         return mapped if given is True or (given is not False and space in given) else None
+
+    def claims_of(self, token: str, token_hash: str) -> ProviderClaims | AccessDenied:
+        """What a token says, for gateways that serve other spaces."""
+        verified = self._verify(token, token_hash)
+        if isinstance(verified, AccessDenied):
+            return verified
+        provider, claims, expires, issued, key_id = verified
+        return ProviderClaims(provider.issuer, dict(claims), expires, issued, key_id)
+
+    def identify_claims(
+        self, host: SpaceHost, claims: ProviderClaims, token_hash: str
+    ) -> TokenIdentity | AccessDenied:
+        """Whom a token means in that space that another gateway has verified."""
+        verified = self._read_claims(claims)
+        if verified is None:
+            return _ANOTHER_SPACE
+        sign_in = self.map(host, verified, token_hash, is_listing=True)
+        if isinstance(sign_in, AccessDenied):
+            return sign_in
+        return TokenIdentity(host, sign_in.token.member, token=token_hash, sign_in=sign_in)
+
+    def administers(self, claims: ProviderClaims, space: str) -> bool:
+        """Whether that person administers a space that is served here."""
+        verified = self._read_claims(claims)
+        return verified is not None and self._administrator(verified, space) is not None
+
+    def _read_claims(self, claims: ProviderClaims) -> VerifiedToken | None:
+        """None for a provider that this gateway does not know."""
+        config = self._rules.get(claims.issuer)
+        if config is None:
+            return None
+        return VerifiedToken(config, claims.claims, claims.expires, claims.issued, claims.key_id)
 
     def account_of(self, token: str, token_hash: str) -> SignedInAccount | None:
         verified = self._verify(token, token_hash)
@@ -181,7 +219,7 @@ class SignInService:
                 found = AccessDenied(403, refusal.message)
         if isinstance(found, AccessDenied) and not (is_listing and found is _ANOTHER_SPACE):
             self.refused += 1
-            host.refusals.record_sign_in(_audited(verified), found.message)
+            host.refusals.record_sign_in(audited(verified), found.message)
         return found
 
     def _verify(self, token: str, token_hash: str) -> VerifiedToken | AccessDenied:
@@ -220,7 +258,7 @@ class SignInService:
             token=token,
             capabilities=None if rights is None else capability_pairs(rights),
             known_as=subjects_of(verified)[-1] if config.subject_claim != "sub" else "",
-            details=_details(verified, mapped),
+            details=details_of(verified, mapped),
         )
 
     def describe_rules(self, space: str) -> list[dict[str, Json]]:
@@ -258,6 +296,8 @@ class SignInService:
         is_nobodys = not has_subject and not self._knows_key(keys[0])
         # Until then, and no later: a logout token that comes again ends no newer session.
         await self._end(keys, verified.provider.issuer, verified, verified.issued)
+        if not self.serves_all():
+            raise Unavailable("other spaces may know that account by another name: ask who serves them all")
         if is_nobodys and self._has_tokens_without_session(verified.provider.issuer):
             return AccessDenied(
                 400, "tokens of this provider name no session (sid) here: let its logout tokens have a sub"
@@ -301,17 +341,12 @@ class SignInService:
 
     async def _end(self, keys: Sequence[str], by: str, verified: VerifiedToken, before: float) -> None:
         keep = verified.provider.max_token_seconds + 2 * token_verifier.SKEW_SECONDS
-        fault: MootError | None = None
-        for host in list(self._hosts.values()):
-            try:
-                await host.rights.sign_out(keys, by, issued_before=before, keep_seconds=keep)
-            except MootError as failed:
-                # The other spaces do not wait for this one.
-                fault = failed
-        if not self.serves_all():
-            fault = Unavailable("not in all spaces of the cluster: try again at another gateway")
-        if fault is not None:
-            raise fault
+        order = SignOut(tuple(keys), by, before, keep)
+        hosts = list(self._hosts.values())
+        try:
+            await self._others.ask("sign_out", msgspec.to_builtins(order))
+        finally:
+            await sign_out_of(hosts, order)
         log.info("signed out", extra={"issuer": verified.provider.issuer})
 
     async def _end_withdrawn(self, issuer: str, keys: frozenset[str | None]) -> None:
@@ -409,35 +444,6 @@ class SignInService:
             await host.rights.sign_out(
                 token.keys[:1], "the rules", issued_before=token.issued_at, keep_seconds=MAX_LIFE_SECONDS
             )
-
-
-def is_signed_out(host: SpaceHost, verified: VerifiedToken) -> bool:
-    """Whether all that this person needs is to sign in again."""
-    keys, nobody = tuple(keys_of(verified)), Name("")
-    token = TemporaryToken(hash="", member=nobody, expires_at=0, keys=keys, issued_at=verified.issued)
-    try:
-        host.space.state.temporary_tokens.check_valid(token)
-    except Unauthorized:
-        return True
-    return False
-
-
-def _audited(verified: VerifiedToken) -> dict[str, Json]:
-    """Who it is, for the log and the journal."""
-    claims = verified.claims
-    facts: dict[str, Json] = {"issuer": claims["iss"], "subject": claims[verified.provider.subject_claim]}
-    for fact, value in (("client", named_client(claims)), ("account", claims.get("preferred_username"))):
-        if isinstance(value, str):
-            facts[fact] = value[:_MAX_AUDITED_CHARS]
-    return facts
-
-
-def _details(verified: VerifiedToken, mapped: MappedIdentity) -> dict[str, Json]:
-    details = _audited(verified) | {"rule": mapped.number}
-    details.pop("account", None)
-    if mapped.rule.profile is not None:
-        details["profile"] = mapped.rule.profile
-    return details
 
 
 def _without_rules(config: OidcConfig) -> OidcConfig:

@@ -30,7 +30,6 @@ from moot.participant.calls.request_client import RequestClient
 from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender, SentEnvelope, addressees
 from moot.participant.connection.envelope_writer import new_id
 from moot.participant.connection.message_feed import Spawn
-from moot.participant.connection.refusals import refusal_of
 from moot.participant.decisions.own_proposal import Proposal, follow_proposal
 from moot.participant.decisions.proposal_list import ProposalList
 from moot.participant.decisions.seen_proposal import SeenProposal
@@ -40,6 +39,7 @@ from moot.protocol.exact_numbers import has_rounded_number
 from moot.protocol.operation import Json
 from moot.protocol.preview_report import PREVIEW_METHOD, PreviewReport, read_preview
 from moot.protocol.proposal_life import proposed_bytes
+from moot.protocol.refusals import refusal_of
 
 log = logging.getLogger(__name__)
 

@@ -67,6 +67,11 @@ class ServedExchange:
         told_at, shards = self._told.get(gateway, (0.0, None))
         return shards if told_at > max(self._changed_at, time.monotonic() - _FRESH_SECONDS) else None
 
+    def gateways_of(self, shard: int) -> list[str]:
+        """Those that have told to serve it, which may not be so any more."""
+        since = time.monotonic() - _FRESH_SECONDS
+        return [name for name, (told_at, shards) in self._told.items() if told_at > since and shard in shards]
+
     async def _take(self, message: Msg) -> None:
         try:
             told = _decoder.decode(message.data)

@@ -1,4 +1,4 @@
-"""Refusals of the gateway as exceptions with the same code (MEW 3.8.2, D-42)."""
+"""Refusals as fields, and fields as exceptions of the same code (MEW 3.8.2, D-42)."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ def _descendants(root: type[Refused]) -> Iterator[type[Refused]]:
 _BY_CODE: Final[Mapping[str, type[Refused]]] = {
     found.code: found for found in reversed(list(_descendants(Refused))) if "code" in vars(found)
 }
+
+
+def payload_of(refusal: Refused) -> Payload:
+    """What `refusal_of` makes the exception of, for another gateway of a cluster."""
+    return {"error": refusal.code, "message": refusal.message, **refusal.details}
 
 
 def refusal_of(payload: Payload) -> Refused:
