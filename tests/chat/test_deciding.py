@@ -12,6 +12,7 @@ from moot.chat.matrix import MatrixPlatform
 from moot.chat.slack import SlackPlatform
 from moot.chat.telegram import TelegramPlatform
 from moot.errors import UsageError
+from moot.participant import connect
 from tests.chat.chat_space import CHANNEL, chat_space
 from tests.waiting import until
 
@@ -245,6 +246,10 @@ async def test_no_sentence_of_ours_has_backticks_which_no_chat_reads(tmp_path: P
         await chat.propose()
         await chat.say("@ana", "approve if it is small", about=(await chat.card("@ana")).id)
         await chat.told("dm-@ana", "Reply “approve” alone")
+        await chat.bind("@ben", "ben")
+        async with connect(chat.gateway.url, "lab", "t-ana") as ana:
+            await ana.admin.kick("ben", reason="use `moot join`")
+        await chat.told("dm-@ben", "use “moot join”")
         assert not [text for _, text, _ in chat.platform.told if "`" in text]
     for platform in (MatrixPlatform, SlackPlatform, TelegramPlatform):
         assert "`" not in platform.how_to

@@ -138,6 +138,11 @@ def test_people_talk_about_a_proposal_on_its_page_and_say_whom_it_is_for(
     second.run(lambda space: space.assign(proposal.id, "human"))
     expect(row(page, "add")).to_contain_text("for you")
     expect(row(page, "add")).to_contain_text("2 comments")
+    # A tag in the row that is chosen has a ground of its own.
+    script = "each => getComputedStyle(each).backgroundColor"
+    chosen = row(page, "add")
+    grounds = [each.evaluate(script) for each in (chosen, chosen.locator("[data-tone=accent]"))]
+    assert len({*grounds}) == 2
     talk.get_by_label("For").select_option("second")
     expect(row(page, "add")).to_contain_text("for second")
     assert in_both(page, issues) == []

@@ -47,6 +47,10 @@ def test_a_sentence_says_what_the_call_says_and_no_more() -> None:
         ("send_email", mail),
         ("draft_email", mail),
         ("transfer", {"amount": 1}),
+        # As coding agents ask.
+        ("Bash", {"input": {"command": "git push"}, "folder": "/home/ana"}),
+        ("Edit", {"input": {"file_path": "a.py", "old_string": "a", "new_string": "b"}, "folder": "/"}),
+        ("ask", {"input": "a word"}),
         # Neither writes a file, nor runs a command, nor sends a letter.
         ("search_file", {"path": "notes.md", "text": "a"}),
         ("rename", {"old": "a", "new": "b"}),
@@ -62,6 +66,9 @@ def test_a_sentence_says_what_the_call_says_and_no_more() -> None:
         "wants to send e-mail to a@b.example",
         "wants to draft e-mail to a@b.example",
         "wants to call transfer",
+        "wants to run git push",
+        "wants to edit a.py",
+        "wants to call ask",
         "wants to call search_file",
         "wants to call rename",
         "wants to call describe",

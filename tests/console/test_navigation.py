@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from tests.console.conftest import PageAs, view_ids
@@ -42,6 +43,13 @@ def test_a_phone_has_five_items_and_reaches_every_view(page_as: PageAs) -> None:
     page.get_by_role("link", name="Members").click()
     expect(page.locator(".view-members")).to_be_visible()
     expect(page.locator(".nav-more")).to_be_hidden()
+    search = page.get_by_label("Search members").bounding_box()
+    pause = page.get_by_role("button", name="Pause everyone…").bounding_box()
+    assert search is not None
+    assert pause is not None
+    assert search["y"] + search["height"] / 2 == pytest.approx(pause["y"] + pause["height"] / 2, abs=3)
+    # Where one is can be seen here, too.
+    expect(more).to_have_attribute("data-current", "phone")
     # Where there is nothing yet, it says what will be there.
     for view, words in (("streams", "No streams yet"), ("reasoning", "No reasoning yet")):
         page.evaluate(f"location.hash = '#/lab/{view}'")

@@ -26,6 +26,11 @@ def _said(second: Driven, kind: str, payload: Json) -> str:
     return second.run(lambda space: space.send(kind, payload)).id
 
 
+async def _open_stream(space: JoinedSpace) -> str:
+    """Without a description; its id."""
+    return (await space.streams.open(content_type="text/plain")).id
+
+
 def test_no_page_shows_an_id_or_a_backtick(page_as: PageAs, member: MemberAs) -> None:
     agent, second = member("agent"), member("second")
     asked: Json = {"method": "tools/call", "params": {"name": "add", "arguments": {"a": 1}}}
@@ -38,11 +43,14 @@ def test_no_page_shows_an_id_or_a_backtick(page_as: PageAs, member: MemberAs) ->
     given = second.run(lambda space: space.admin.grant("agent", [{"kind": "mcp/cancel"}])).id
     endorsed = _said(second, "moot/endorse", {"source": first})
     revoked = _said(second, "moot/endorse", {"revoke": endorsed})
+    # A list shows Markdown without its marks.
+    said = agent.run(lambda space: space.chat("run `rm` **never**", format="markdown")).id
+    stream = agent.run(_open_stream)
     page = page_as("human", "approvals", again)
     shown(page, "add")
     caution = detail(page).locator(".caution", has_text="The same call is already pending")
     expect(caution).to_contain_text(re.compile("proposed by agent .* ago|proposed by agent just now"))
-    ids = [_CONTEXT, *(each[:8] for each in (first, again, given, endorsed, revoked))]
+    ids = [_CONTEXT, *(each[:8] for each in (first, again, given, endorsed, revoked, said)), stream]
     found = {"again": _unfit(page, ids)}
     caution.get_by_role("link").click()
     expect(page.locator(f'.approvals-row.selected[data-id="{first}"]')).to_be_visible()
@@ -53,10 +61,19 @@ def test_no_page_shows_an_id_or_a_backtick(page_as: PageAs, member: MemberAs) ->
         if view == "timeline":
             expect(page.get_by_role("option").filter(has_text="revokes an endorsement")).to_be_visible()
             expect(page.get_by_role("option").filter(has_text="agent: cancel calls")).to_be_visible()
+            expect(page.get_by_role("option").filter(has_text="run rm never")).to_be_visible()
+        if view == "chat":
+            expect(page.locator(".queue-item")).to_contain_text(["run rm never"])
+        if view == "streams":
+            expect(page.get_by_role("heading", name="Stream without a description")).to_be_visible()
         if view == "call":
             expect(page.locator(".view-call .empty code")).to_have_text("moot bridge")
         found[view] = _unfit(page, ids)
     assert {view: each for view, each in found.items() if each} == {}
+    # What somebody asks about a call has its code as code.
+    second.run(lambda space: space.chat("why `b`?", about=again))
+    page.evaluate(f"location.hash = '#/lab/approvals/{again}'")
+    expect(detail(page).locator(".comments code")).to_have_text("b")
 
 
 def _unfit(page: Page, ids: list[str]) -> list[str]:

@@ -112,6 +112,7 @@ def test_where_it_is_turned_off_there_is_the_status_page(tmp_path: Path, loop: L
         with httpx.Client(base_url=running.url, trust_env=False, timeout=HANG_SECONDS) as http:
             assert "This gateway is running" in http.get("/").text
             assert http.get("/status").text == http.get("/").text
+            assert 'name="color-scheme" content="light dark"' in http.get("/").text
             assert http.get("/console/app.js").status_code == 404
             assert "/console/{path}" not in http.get("/openapi.json").json()["paths"]
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import Page, Request, expect
 
 from tests.console.conftest import MemberAs, NewPage, PageAs, sign_in
@@ -116,6 +118,24 @@ def test_keys_are_listed_and_theme_is_remembered(page_as: PageAs) -> None:
     page.keyboard.press("\\")
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_who_chose_dark_sees_no_white_page_first(gateway: Running, new_page: NewPage) -> None:
+    """Nor light bars around it, where the system is light."""
+    page = new_page(alone=True, color_scheme="light")
+    page.goto(gateway.url)
+    page.evaluate("localStorage.setItem('moot.theme', 'dark')")
+    page.reload()
+    expect(page.locator('meta[data-scheme="dark"]')).to_have_attribute("media", "all")
+    expect(page.locator('meta[data-scheme="light"]')).to_have_attribute("media", "not all")
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == "rgb(17, 19, 24)"
+    assert page.locator('meta[data-scheme="dark"]').get_attribute("content") == "#111318"
+    # The page itself is still under way.
+    page.route(re.compile(r"/app\.js"), lambda route: route.abort())
+    page.reload(wait_until="commit")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(page.locator("#app > .loading").first).to_be_visible()
 
 
 def test_a_link_from_a_signed_in_session_signs_in_another_device_once(

@@ -94,7 +94,7 @@ def comment_text(by: str, text: str) -> str:
     return f"{show_hidden(by)}: " + "\n| ".join(map(show_hidden, lines))
 
 
-def fault_text(fault: Exception) -> str:
+def fault_text(fault: Exception | str) -> str:
     """Why something was not done, with commands in quotes: no chat reads the backticks of a shell."""
     return _CODE.sub(r"“\1”", show_hidden(str(fault)))
 

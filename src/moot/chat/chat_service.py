@@ -30,7 +30,6 @@ from moot.errors import MootError, VoteCounted
 from moot.participant import JoinedSpace, SeenProposal
 from moot.participant.connection.envelope_sender import CloseReason, SentEnvelope
 from moot.protocol.envelope import Envelope
-from moot.protocol.hidden_text import show_hidden
 from moot.protocol.latest_dict import LatestDict
 from moot.resilience.rate_limits import token_buckets
 from moot.resilience.restart_loop import Backoff
@@ -221,7 +220,7 @@ class ChatService:
         if self._seats.get(binding.account) is seat:
             self._forget(binding.account)
             await self.cards.say(
-                binding.room, f"This account is no longer bound to {binding.participant}: {show_hidden(why)}."
+                binding.room, f"This account is no longer bound to {binding.participant}: {fault_text(why)}."
             )
 
     def _forget(self, account: str) -> Binding | None:
@@ -291,7 +290,7 @@ class ChatService:
             # Also where it is refused: a code that others have read is void then.
             binding = await redeem_code(self._settings, code, account=act.account, room=act.room)
         except MootError as fault:
-            raise ActRefused("code", show_hidden(str(fault))) from None
+            raise ActRefused("code", fault_text(fault)) from None
         if not act.is_private:
             raise ActRefused(
                 "not_private",
@@ -378,7 +377,7 @@ class ChatService:
         try:
             return await sending
         except MootError as fault:
-            raise ActRefused("gateway", show_hidden(str(fault))) from None
+            raise ActRefused("gateway", fault_text(fault)) from None
 
     async def _space_of(self, binding: Binding) -> JoinedSpace:
         """Their connection; waits a moment where it was just lost or made."""
@@ -411,7 +410,7 @@ class ChatService:
         try:
             await space.approve(seen, timeout_seconds=CALL_SECONDS)
         except VoteCounted as voted:
-            await self.cards.say(act.room, f"{show_hidden(str(voted))}.", act.message)
+            await self.cards.say(act.room, f"{fault_text(voted)}.", act.message)
         except MootError as fault:
             done = "It was approved, but" if seen.status == "fulfilled" else "Not approved:"
             await self.cards.say(act.room, f"{done} {fault_text(fault)}.", act.message)

@@ -8,6 +8,13 @@
 (() => {
   const page = /** @type {any} */ (globalThis);
   if (page.moot?.fetchRest) return;
+  // Before anything is drawn: who has chosen dark is shown no white page first.
+  try {
+    const theme = localStorage.getItem("moot.theme");
+    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+  } catch {
+    // Storage may be blocked.
+  }
   // Nothing at all came for so long. A slow line is not silent.
   const SILENCE_MILLISECONDS = 10_000;
   const RETRY_MILLISECONDS = 2_000;

@@ -101,7 +101,8 @@ class LoopbackReceiver:
 
 def _page(status: str, text: str, *, button: str | None = None) -> str:
     form = "" if button is None else f'<form method="post"><button>{html.escape(button)}</button></form>'
-    body = f"<!doctype html><meta charset=utf-8><title>Moot</title><p>{html.escape(text)}</p>{form}"
+    head = '<meta charset=utf-8><meta name=color-scheme content="light dark"><title>Moot</title>'
+    body = f"<!doctype html>{head}<p>{html.escape(text)}</p>{form}"
     size = len(body.encode())
     about = f"Content-Type: text/html; charset=utf-8\r\nContent-Length: {size}\r\n{_SAFE}Connection: close"
     return f"HTTP/1.1 {status}\r\n{about}\r\n\r\n{body}"

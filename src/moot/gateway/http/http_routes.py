@@ -76,6 +76,7 @@ _STATUS_PAGE: Final = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
 <title>Moot gateway</title>
 <h1>Moot gateway</h1>
 <p>This gateway is running. People, agents and tools meet in its spaces over WebSocket.</p>

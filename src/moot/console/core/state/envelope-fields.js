@@ -91,12 +91,18 @@ export function reasoningText(payload) {
   return "";
 }
 
+/** A chat message in a line of a list: Markdown without its marks. @param {any} chat */
+export function chatLine({ text, format }) {
+  if (typeof text !== "string") return "";
+  return format === "markdown" ? text.replace(/(`{1,3}|\*\*|__|~~)([^`*~\n]{1,500})\1/g, "$2") : text;
+}
+
 /** A one-line summary of an envelope. @param {any} envelope @param {Operation} operation @param {string} [raw] as it was received */
 export function summary(envelope, operation, raw = "") {
   const payload = envelope.payload ?? {};
   const kind = envelope.kind;
   const text = (/** @type {any} */ each) => (typeof each === "string" ? each : "");
-  if (kind === "chat") return text(payload.text);
+  if (kind === "chat") return chatLine(payload);
   if (kind.startsWith("reasoning/")) return reasoningText(payload);
   if (kind === "mcp/response")
     return payload.error

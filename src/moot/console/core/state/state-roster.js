@@ -23,6 +23,23 @@ import { textAt } from "./json-text.js";
 const MAX_MEMBERS = 5_000;
 const MAX_PAUSE_SECONDS = 366 * 86_400;
 
+/** Somebody of whom nothing but the name is known. @param {string} id @returns {Member} */
+export const memberNamed = (id) => ({
+  id,
+  name: id,
+  capabilities: [],
+  present: false,
+  invited: false,
+  since: 0,
+  lastMessageAt: 0,
+  messageCount: 0,
+  violations: 0,
+  paused: null,
+  status: null,
+  leaveReason: "",
+  invitedBy: "",
+});
+
 export class Roster {
   constructor() {
     /** @type {{id: string, name: string, capabilities: any[]}} */
@@ -179,21 +196,7 @@ export class Roster {
     const id = String(described.id);
     let member = this.members.get(id);
     if (!member) {
-      member = {
-        id,
-        name: id,
-        capabilities: [],
-        present: false,
-        invited: false,
-        since: 0,
-        lastMessageAt: 0,
-        messageCount: 0,
-        violations: 0,
-        paused: null,
-        status: null,
-        leaveReason: "",
-        invitedBy: "",
-      };
+      member = memberNamed(id);
       if (this.members.size < MAX_MEMBERS) this.members.set(id, member);
     }
     if (member.present !== present) member.since = isEvent ? row.at : 0;

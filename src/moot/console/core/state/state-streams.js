@@ -137,7 +137,7 @@ export class Streams {
       owner: text(described.owner) || (before?.owner ?? ""),
       writers: names(described.authorized_writers),
       target: names(described.target),
-      description: text(described.description) || (before?.description ?? ""),
+      description: text(described.description) || (before?.description ?? "Stream without a description"),
       contentType: text(described.content_type) || (before?.contentType ?? ""),
       format: text(described.format) || (before?.format ?? ""),
       encoding: text(described.encoding) || (before?.encoding ?? "text"),

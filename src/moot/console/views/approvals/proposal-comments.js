@@ -1,6 +1,6 @@
 /** Talking about a proposal: comments with mentions, and whom it is for. Comments are chats that everybody sees. */
 import { button, html, newId, redraw } from "../../core/page/dom.js";
-import { escapeHidden, nameOf, oneLine } from "../../core/page/text.js";
+import { nameOf, oneLine, withCode } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { isAllowed } from "../capabilities/capability-match.js";
 import { runAndNotify } from "../parts/action-dialog.js";
@@ -67,7 +67,7 @@ export function proposalComments(context, proposal) {
           {},
           nameOf(each.by, { you: each.by === state.me.id }),
           html.time({ class: "since faint", data: { at: String(each.at) } }, ago(each.at)),
-          html.p({}, html.bdi({}, escapeHidden(each.text.slice(0, MAX_CHARACTERS)))),
+          html.p({}, html.bdi({}, withCode(each.text.slice(0, MAX_CHARACTERS)))),
         ),
       ),
     );

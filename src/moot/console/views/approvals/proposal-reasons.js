@@ -1,6 +1,6 @@
 /** Beside a proposal: why it was made (the message it answers, the reasoning it belongs to), and how like ones were decided before. */
 import { button, html } from "../../core/page/dom.js";
-import { escapeHidden, nameOf, oneLine } from "../../core/page/text.js";
+import { escapeHidden, nameOf, oneLine, withCode } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { approverStateOf, openSuggestions } from "../rules/approver-state.js";
 import { MAX_AT_ONCE, likeOnes } from "./inbox-order.js";
@@ -61,7 +61,7 @@ function quote(context, from, verb, text, id) {
   const cut = text.length > QUOTE_CHARACTERS ? `${text.slice(0, QUOTE_CHARACTERS)}…` : text;
   return html.blockquote(
     {},
-    html.p({}, nameOf(from), ` ${verb}: `, html.bdi({}, escapeHidden(cut))),
+    html.p({}, nameOf(from), ` ${verb}: `, html.bdi({}, withCode(cut))),
     html.a({ class: "faint", href: context.link("timeline", id) }, "Show in timeline"),
   );
 }

@@ -38,7 +38,8 @@ function read(proposal) {
   const { method, name, params } = proposal.call;
   const call = { verb: "call", what: titleOf(proposal), isName: true };
   if (method === "resources/read" && name) return { verb: "read", what: name, isName: false };
-  const given = params?.arguments;
+  // What coding agents ask for stands in `input`, beside the folder that it is done in.
+  const given = params?.arguments?.input ?? params?.arguments;
   if (method !== "tools/call" || given === null || typeof given !== "object") return call;
   const one = (/** @type {string} */ verb, /** @type {string} */ what) =>
     what.trim() ? { verb, what, isName: false } : call;

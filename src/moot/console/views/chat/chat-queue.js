@@ -3,6 +3,7 @@ import { arrange, button, html, newId } from "../../core/page/dom.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { inputDelay } from "../../core/page/input-priority.js";
+import { chatLine } from "../../core/state/envelope-fields.js";
 import { icon } from "../parts/icons.js";
 
 const AT_ONCE = 30;
@@ -112,7 +113,7 @@ export class AcknowledgeQueue {
       html.button(
         { type: "button", class: "queue-text", on: { click: () => this._show(chat.id) } },
         nameOf(chat.from),
-        html.bdi({ class: "soft" }, oneLine(chat.text, 90)),
+        html.bdi({ class: "soft" }, oneLine(chatLine(chat), 90)),
         time,
       ),
       html.button(
@@ -120,7 +121,7 @@ export class AcknowledgeQueue {
           type: "button",
           class: "button quiet icon-only small",
           title: "Acknowledge",
-          "aria-label": `Acknowledge message from ${oneLine(chat.from, 40)}: ${oneLine(chat.text, 40)}`,
+          "aria-label": `Acknowledge message from ${oneLine(chat.from, 40)}: ${oneLine(chatLine(chat), 40)}`,
           on: { click: () => this.acknowledge(chat) },
         },
         icon("check", 16),

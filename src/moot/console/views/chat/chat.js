@@ -2,6 +2,7 @@
 import { button, html, newId, replace } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
+import { chatLine } from "../../core/state/envelope-fields.js";
 import { ChatMessages } from "./chat-messages.js";
 import { AcknowledgeQueue } from "./chat-queue.js";
 
@@ -129,7 +130,7 @@ class ChatView {
       "Replying to ",
       nameOf(chat.from),
       ": ",
-      html.bdi({ class: "soft" }, oneLine(chat.text, 80)),
+      html.bdi({ class: "soft" }, oneLine(chatLine(chat), 80)),
       button("Cancel reply", () => this._endReply(), { class: "quiet small" }),
     );
     this._text.focus();

@@ -315,7 +315,7 @@ export function controls(context, member) {
 export function pauseText(member, now) {
   if (!member.paused) return "";
   const left = member.paused.until - now;
-  return `${Number.isFinite(left) ? `${duration(Math.ceil(left / 1000) * 1000).replace(".0", "")} left` : "until resumed"}, by ${escapeHidden(member.paused.by)}${member.paused.reason ? `: ${oneLine(member.paused.reason, 120)}` : ""}`;
+  return `${Number.isFinite(left) ? `, ${duration(Math.ceil(left / 1000) * 1000).replace(".0", "")} left` : " until resumed"}, by ${escapeHidden(member.paused.by)}${member.paused.reason ? `: ${oneLine(member.paused.reason, 120)}` : ""}`;
 }
 
 /** The last status of a member. @param {Member} member */

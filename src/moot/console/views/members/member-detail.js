@@ -240,7 +240,7 @@ export class MemberDetail {
         : `${formatNumber(member.messageCount)} ${member.messageCount === 1 ? "message" : "messages"}, last ${ago(member.lastMessageAt)}`,
     );
     const paused = this.state.roster.isPaused(member);
-    const line = set(".pause-line", paused ? `Paused ${escapeHidden(pauseText(member, Date.now()))}` : "");
+    const line = set(".pause-line", paused ? `Paused${escapeHidden(pauseText(member, Date.now()))}` : "");
     if (line instanceof HTMLElement) line.hidden = !paused;
   }
 

@@ -2,6 +2,7 @@
 import { button, html, newId, redraw, stepRow } from "../../core/page/dom.js";
 import { registerView } from "../../core/page/router.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
+import { memberNamed } from "../../core/state/state-roster.js";
 import { roleOf } from "../capabilities/capability-text.js";
 import { grantDialog, revokeDialog } from "../capabilities/grants.js";
 import { ledgerOf } from "../capabilities/grant-ledger.js";
@@ -88,21 +89,7 @@ class MembersView {
   _invitedMembers() {
     return [...ledgerOf(this.state).invited]
       .filter(([name]) => !this.state.roster.get(name))
-      .map(([name, at]) => ({
-        id: name,
-        name,
-        capabilities: [],
-        present: false,
-        invited: true,
-        since: at,
-        lastMessageAt: 0,
-        messageCount: 0,
-        violations: 0,
-        paused: null,
-        status: null,
-        leaveReason: "",
-        invitedBy: this.state.me.id,
-      }));
+      .map(([name, at]) => ({ ...memberNamed(name), invited: true, since: at, invitedBy: this.state.me.id }));
   }
 
   /** @returns {{online: Member[], invited: Member[], away: Member[]}} */

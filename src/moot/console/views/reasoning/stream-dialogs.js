@@ -94,7 +94,7 @@ export function closeDialog(context, stream) {
       html.p(
         {},
         "Nobody can write to it any more: ",
-        html.bdi({}, oneLine(stream.description || stream.id, 80)),
+        html.bdi({}, oneLine(stream.description, 80)),
         ", written by ",
         stream.writers.map((each, index) => [index > 0 && ", ", nameOf(each)]),
         ".",

@@ -136,7 +136,7 @@ class StreamsView {
               },
               html.span(
                 { class: "grow" },
-                html.bdi({ class: "stream-title" }, oneLine(each.description || each.id, 100)),
+                html.bdi({ class: "stream-title" }, oneLine(each.description, 100)),
                 html.span({ class: "sequence-message" }, "by ", nameOf(each.owner)),
               ),
               html.span({ class: "faint", data: { size: each.id } }, formatBytes(each.bytes)),
@@ -167,7 +167,7 @@ class StreamsView {
       ),
       html.div(
         { class: "detail-title" },
-        html.h2({}, html.bdi({}, oneLine(stream.description || stream.id, 160))),
+        html.h2({}, html.bdi({}, oneLine(stream.description, 160))),
         html.span(
           { class: "state-mark", data: { tone: stream.open ? "good" : "" } },
           html.span({ class: "dot", "aria-hidden": "true" }),
@@ -176,12 +176,14 @@ class StreamsView {
       ),
       html.dl(
         { class: "stream-facts" },
-        fact("Owner", nameOf(stream.owner)),
+        fact(
+          "Owner",
+          html.a({ class: "proposal-member", href: this.context.link("members", stream.owner) }, nameOf(stream.owner)),
+        ),
         fact("Writers", this._names(stream.writers, "nobody")),
         fact("Readers", this._names(stream.target, "everyone")),
         fact("Content", html.bdi({}, oneLine(kind, 80))),
         fact("Opened", html.time({ datetime: isoTime(stream.openedAt) }, ago(stream.openedAt))),
-        fact("Id", html.bdi({ class: "mono" }, oneLine(stream.id, 80))),
         !stream.open && fact("Closed", html.bdi({}, oneLine(stream.closeReason, 160))),
       ),
       stream.target.length > 0 &&
@@ -233,13 +235,6 @@ class StreamsView {
             disabled: lacksCapability(context, "stream/close"),
             data: { focus: "close" },
           }),
-        !mine &&
-          this.state.roster.members.get(stream.owner)?.present &&
-          html.a(
-            { class: "button small", href: context.link("members", stream.owner) },
-            icon("right", 14),
-            "Show owner",
-          ),
       ),
       !mine && html.p({ class: "faint small-text" }, "Only the owner can close or transfer it, or change its writers."),
       stream.writers.includes(this.state.me.id) && this._writing(stream),

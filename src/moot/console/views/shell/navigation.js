@@ -113,7 +113,8 @@ export class Navigation {
       else item.link.removeAttribute("aria-current");
       showCount(item.badge, count);
     }
-    this._moreButton.dataset.current = String(this._items.some(({ view }) => view.id === current && view.more));
+    const here = this._items.find(({ view }) => view.id === current)?.view;
+    this._moreButton.dataset.current = !here || ON_PHONE.has(here.id) ? "" : here.more ? "true" : "phone";
     if (this._moreCount !== inMore) {
       this._moreCount = inMore;
       showCount(this._moreBadge, inMore);

@@ -14,10 +14,15 @@ export function theme() {
   }
 }
 
-export function applyTheme() {
-  const chosen = theme();
+export function applyTheme(chosen = theme()) {
   if (chosen === "system") document.documentElement.removeAttribute("data-theme");
   else document.documentElement.dataset.theme = chosen;
+  // The bars that the system draws around the page.
+  for (const each of document.querySelectorAll("meta[data-scheme]")) {
+    const own = each.getAttribute("data-scheme");
+    const when = chosen === "system" ? `(prefers-color-scheme: ${own})` : chosen === own ? "all" : "not all";
+    each.setAttribute("media", when);
+  }
 }
 
 /** The next of the three; returns its name. */
@@ -27,9 +32,7 @@ export function nextTheme() {
     localStorage.setItem(KEPT, next);
   } catch {
     // Storage may be blocked; the theme then lasts until the page is closed.
-    document.documentElement.dataset.theme = next;
-    return next;
   }
-  applyTheme();
+  applyTheme(next);
   return next;
 }

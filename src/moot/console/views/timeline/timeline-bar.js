@@ -55,36 +55,17 @@ export class TimelineBar {
       { class: "field", "aria-label": "Kind", on: { change: () => this._picked("kind", this._kind) } },
       KINDS.map(([value, text]) => html.option({ value }, text)),
     );
-    this._groups = html.button(
-      {
-        type: "button",
-        class: "button quiet",
-        "aria-pressed": "true",
-        "aria-keyshortcuts": "c",
-        on: { click: actions.toggleGroups },
-      },
-      "Conversations",
-    );
-    this._collapse = html.button(
-      {
-        type: "button",
-        class: "button quiet tl-collapse",
-        "aria-pressed": "false",
-        on: { click: actions.collapseAll },
-      },
-      "Collapse",
-    );
-    this._all = html.button(
-      {
-        type: "button",
-        class: "button quiet",
-        "aria-pressed": "false",
-        "aria-keyshortcuts": "b",
-        title: "Joins and leaves, receipts, lists of tools, questions of this page (b)",
-        on: { click: actions.toggleAll },
-      },
-      "Background",
-    );
+    const toggle = (/** @type {string} */ text, /** @type {() => void} */ press, /** @type {object} */ given) =>
+      html.button(
+        { type: "button", class: "button quiet", "aria-pressed": "false", on: { click: press }, ...given },
+        text,
+      );
+    this._groups = toggle("Conversations", actions.toggleGroups, { "aria-pressed": "true", "aria-keyshortcuts": "c" });
+    this._collapse = toggle("Collapse", actions.collapseAll, { class: "button quiet tl-collapse" });
+    this._all = toggle("Background", actions.toggleAll, {
+      "aria-keyshortcuts": "b",
+      title: "Joins and leaves, receipts, lists of tools, questions of this page (b)",
+    });
     this._views = new TimelineViews(context.state.space, {
       current: () => this.filter.trim(),
       choose: (text) => context.go("timeline", ...(text ? [FILTER_ROUTE, text] : [])),
