@@ -27,12 +27,14 @@ from bench import (
     relay_events,
     report,
     search,
+    start,
     trust,
 )
 
 # What is printed as it is; the gateway has tables and a picture of its own.
 SECTIONS: Final[dict[str, tuple[str, Callable[[], object]]]] = {
     "decisions": ("Decisions: CPU beside orjson.loads of the same bytes", decisions.run),
+    "start": ("What people wait for at the start", start.main),
     "growth": ("CPU per message over how many there are of something", growth.run),
     "calls": ("Tool calls through a space, beside a proxy written with the SDK", calls.main),
     "people": ("Many people at one MCP endpoint, beside a process for each", people.main),

