@@ -16,6 +16,7 @@ import certifi
 import pytest
 from hypothesis import HealthCheck, settings
 
+from moot.resilience import restart_loop
 from tests.config.former_constants import OF_THIS_TEST
 from tests.examples import examples
 from tests.ports import held_port
@@ -54,6 +55,9 @@ _UNMEASURED = (
 
 @pytest.fixture(autouse=True)
 def constants_are_as_they_were() -> Iterator[None]:
+    # What fails is started again soon.
+    OF_THIS_TEST.setattr(restart_loop, "FIRST_SECONDS", 0.02)
+    OF_THIS_TEST.setattr(restart_loop, "MAX_SECONDS", 0.05)
     yield
     OF_THIS_TEST.undo()
 

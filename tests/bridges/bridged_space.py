@@ -11,6 +11,7 @@ from typing import Any
 from moot.bridges.server.bridge_runner import bridged
 from moot.bridges.server.bridge_settings import BridgeSettings
 from moot.bridges.server.server_member import ServerMember
+from moot.config.configuration import McpServerConfig
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream import Server, UpstreamOptions
 from moot.participant import JoinedSpace, connect
@@ -43,8 +44,14 @@ class BridgedSpace:
 
     async def bridge(self, server: Server, name: str = "host", **settings: Any) -> ServerMember:
         options: dict[str, Any] = {"upstream": UpstreamOptions(limits=QUICK)} | settings
+        said = {key: options.pop(key) for key in ("pin", "plans", "credentials") if key in options}
         made = BridgeSettings(
-            server=server, gateway=self.gateway.url, space="lab", token=f"t-{name}", **options
+            server=server,
+            gateway=self.gateway.url,
+            space="lab",
+            token=f"t-{name}",
+            config=McpServerConfig(**said),
+            **options,
         )
         host = await self.stack.enter_async_context(bridged(made))
         self.hosts.append(host)

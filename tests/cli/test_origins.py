@@ -7,6 +7,7 @@ import sys
 
 from moot.bridges.server.bridge_runner import bridged
 from moot.bridges.server.bridge_settings import BridgeSettings
+from moot.config.configuration import McpServerConfig
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer
 from moot.participant import JoinedSpace
@@ -109,7 +110,7 @@ def test_an_address_out_of_a_bridged_server_asks_and_show_says_where_it_was_read
         gateway=lab.gateway.url,
         space="lab",
         token=lab.token("files").read_text("ascii").strip(),
-        pin=False,
+        config=McpServerConfig(pin=False),
     )
     lab.stay(bridged(settings))
     agent, alice = lab.join("agent"), lab.join("alice")

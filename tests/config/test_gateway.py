@@ -43,7 +43,6 @@ EVERYTHING = """
       max_minted_token_seconds: 41
       max_connections_per_address: 0
       max_connections: 2
-      ping_seconds: 5
       max_space_content_bytes: 47
       auto_create_spaces: true
       journal: {mode: strict, retain_segments: 18, retain_days: 19, log: false, witnesses: w,
@@ -151,9 +150,9 @@ def test_the_journal_is_one_word_or_a_section(tmp_path: Path, word: str, mode: s
         ("port: '80'", "gateway.port: must be a whole number, not text"),
         ("port: 65536", "gateway.port: must be a whole number, at most 65535"),
         ("port: true", "gateway.port: must be a whole number, not true or false"),
-        ("ping_seconds: 0", "gateway.ping_seconds: "),
-        ("ping_seconds: .nan", "gateway.ping_seconds: "),
-        ("ping_seconds: .inf", "gateway.ping_seconds: "),
+        ("max_minted_token_seconds: 0", "gateway.max_minted_token_seconds: "),
+        ("max_minted_token_seconds: .nan", "gateway.max_minted_token_seconds: "),
+        ("max_minted_token_seconds: .inf", "gateway.max_minted_token_seconds: "),
         ("host: ''", "gateway.host: "),
         ("data: 3", "gateway.data: expected a path"),
         ("allowed_hosts: x", "gateway.allowed_hosts: must be a list, not text"),
@@ -194,11 +193,11 @@ def test_a_mistake_names_its_path(tmp_path: Path, gateway: str, fault: str) -> N
 
 
 def test_the_environment_overrides_the_file_and_the_command_line_both(tmp_path: Path) -> None:
-    path = written(tmp_path, "gateway: {port: 1, host: a, ping_seconds: 2}\n" + ONE_SPACE)
+    path = written(tmp_path, "gateway: {port: 1, host: a, max_connections: 2}\n" + ONE_SPACE)
     environ = {"MOOT_GATEWAY__PORT": "9000", "MOOT_GATEWAY__HOST": "b", "PORT": "3"}
     assert load(path, environ=environ).gateway.port == 9000
     gateway = load(path, environ=environ, port=0, host="::1", data=tmp_path / "d").gateway
-    assert (gateway.port, gateway.host, gateway.ping_seconds) == (0, "::1", 2)
+    assert (gateway.port, gateway.host, gateway.max_connections) == (0, "::1", 2)
     assert gateway.data == tmp_path / "d"
 
 

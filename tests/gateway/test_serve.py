@@ -74,9 +74,9 @@ async def test_where_tokens_were_made_is_said_and_what_a_reload_leaves_out_too(t
         data = tmp_path / "data"
         assert f"token of administrator root: {data / 'admin' / 'root.token'}" in gateway.lines
         assert any(line.startswith("token of alice in lab: ") for line in gateway.lines)
-        write_config(tmp_path, settings(people, admin_tokens={"root": {}}, ping_seconds=3))
+        write_config(tmp_path, settings(people, admin_tokens={"root": {}}, max_connections=3))
         assert await gateway.reload() == "reloaded"
-        await gateway.wait_for_line("gateway.ping_seconds is another: restart to take it over")
+        await gateway.wait_for_line("gateway.max_connections is another: restart to take it over")
         assert not any("gateway.admin_tokens" in line for line in gateway.lines)
 
 

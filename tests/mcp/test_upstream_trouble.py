@@ -22,8 +22,8 @@ from moot.mcp.upstream import (
 )
 from moot.net.http_listener import bind_socket
 from moot.protocol.rpc_codes import INTERNAL_ERROR, PARSE_ERROR
+from moot.resilience import restart_loop
 from moot.resilience.child_process import CERTIFICATES, PROXIES
-from moot.resilience.restart_loop import RestartPolicy
 from tests.mcp.upstreams import (
     QUICK,
     RecordedEvents,
@@ -252,9 +252,12 @@ async def test_who_waits_for_a_server_that_is_stopped_before_it_was_up_is_told()
                 await waiting
 
 
-async def test_while_a_server_is_down_callers_wait_a_little_and_are_told_why() -> None:
-    never = RestartPolicy(first_seconds=3_600.0, max_seconds=3_600.0)
-    limits = replace(QUICK, reconnect_wait_seconds=0.2, restart=never)
+async def test_while_a_server_is_down_callers_wait_a_little_and_are_told_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(restart_loop, "FIRST_SECONDS", 3_600.0)
+    monkeypatch.setattr(restart_loop, "MAX_SECONDS", 3_600.0)
+    limits = replace(QUICK, reconnect_wait_seconds=0.2)
     async with open_upstream(script("odd", "--die-at-start", "5"), UpstreamOptions(limits=limits)) as server:
         with pytest.raises(StartFailed):
             await server.wait_until_ready()
@@ -264,19 +267,20 @@ async def test_while_a_server_is_down_callers_wait_a_little_and_are_told_why() -
     assert "ended with exit code 5; it is being restarted, try later" in caught.value.message
 
 
-async def test_starting_again_waits_longer_each_time(tmp_path: Path) -> None:
+async def test_starting_again_waits_longer_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restart_loop, "FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(restart_loop, "MAX_SECONDS", 0.2)
     received = RecordedEvents()
-    limits = replace(QUICK, restart=RestartPolicy(first_seconds=0.05, max_seconds=0.2))
     begun = time.monotonic()
     async with open_upstream(
-        script("odd", "--die-at-start", "1"), UpstreamOptions(limits=limits), received.callbacks()
+        script("odd", "--die-at-start", "1"), UpstreamOptions(limits=QUICK), received.callbacks()
     ) as server:
         await received.until(lambda: len(received.downs) == 4)
         # Half of 0.05, 0.1 and 0.2 at least; timers may be a bit early.
         assert time.monotonic() - begun >= 0.16
         assert server.state == "down"
     once = script("odd", "--die-once", str(tmp_path / "died"))
-    async with open_upstream(once, UpstreamOptions(limits=limits)) as server:
+    async with open_upstream(once, UpstreamOptions(limits=QUICK)) as server:
         assert text_of(await call(server, "sleep")) == "slept"
         assert server.counts.starts == 2
 

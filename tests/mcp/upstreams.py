@@ -26,7 +26,6 @@ from moot.mcp.upstream import (
     UpstreamOptions,
     open_upstream,
 )
-from moot.resilience.restart_loop import RestartPolicy
 from tests.waiting import HANG_SECONDS, bounded, until
 from tests.warm_server import SDK_SERVERS
 from tests.warm_start import sdk_server
@@ -37,7 +36,6 @@ NODE = Path(__file__).parents[2] / ".node" / "node_modules" / ".bin"
 QUICK = UpstreamLimits(
     probe_seconds=0.5,
     health_seconds=HANG_SECONDS,
-    restart=RestartPolicy(first_seconds=0.02),
 )
 
 

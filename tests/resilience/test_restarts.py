@@ -8,10 +8,15 @@ from contextlib import suppress
 
 import pytest
 
-from moot.resilience.restart_loop import Backoff, RestartPolicy, keep_running
+from moot.resilience import restart_loop
+from moot.resilience.restart_loop import Backoff, keep_running
 from tests.waiting import bounded
 
-POLICY = RestartPolicy(first_seconds=1, max_seconds=5, steady_seconds=60)
+
+@pytest.fixture(autouse=True)
+def delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restart_loop, "FIRST_SECONDS", 1.0)
+    monkeypatch.setattr(restart_loop, "MAX_SECONDS", 5.0)
 
 
 def test_delays_double_up_to_their_maximum_and_start_again_after_a_reset() -> None:
@@ -56,7 +61,6 @@ class Runs:
     async def keep_running(self, *, until: int) -> int:
         return await keep_running(
             self.run,
-            POLICY,
             should_restart=lambda count: count < until,
             on_delay=lambda count, seconds: self.delays.append((count, seconds)),
             clock=lambda: self.now,
@@ -103,9 +107,7 @@ async def test_a_run_that_loses_its_cancellation_is_the_last() -> None:
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
 
-    task = asyncio.create_task(
-        keep_running(lose_it, POLICY, should_restart=lambda _: True, on_delay=lambda *_: None)
-    )
+    task = asyncio.create_task(keep_running(lose_it, should_restart=lambda _: True, on_delay=lambda *_: None))
     await began.wait()
     task.cancel()
     async with bounded():

@@ -37,7 +37,6 @@ LIMITS_OF_0_1 = [
     "proposal_seconds",
     "open_proposals",
     "streams_per_member",
-    "stream_owner_grace",
     "frame_bytes",
     "invited_participants",
 ]

@@ -18,7 +18,7 @@ BEFORE = """
           old: {capabilities: [chat], command: sleep, args: ["1000"]}
 """
 AFTER = """
-    gateway: {ping_seconds: 3}
+    gateway: {max_connections: 3}
     spaces:
       lab:
         default_participant: you
@@ -33,7 +33,7 @@ CHANGES = [
     "old: removed",
     "ana: added",
     "separation_of_duties: changed",
-    "gateway.ping_seconds is another: restart to take it over",
+    "gateway.max_connections is another: restart to take it over",
 ]
 
 

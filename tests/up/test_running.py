@@ -16,14 +16,13 @@ import pytest
 from moot.config import Secret, hash_token, load
 from moot.errors import UsageError
 from moot.participant import connect
-from moot.resilience.restart_loop import RestartPolicy
+from moot.resilience import restart_loop
 from moot.up.part_status import PartStatus
 from moot.up.space_runner import SpaceRunner, StartSelection
 from moot.up.supervised_process import LAST_LINE_CHARS, SupervisedProcess
 from tests.up.moot_up import MOOT, environment, is_running, write_config
 from tests.waiting import HANG_SECONDS, bounded, until, until_told
 
-QUICK = RestartPolicy(first_seconds=0.02, max_seconds=0.05, steady_seconds=HANG_SECONDS)
 YOU = 'you: {capabilities: [{kind: "*"}]}'
 
 
@@ -51,7 +50,6 @@ async def raised(
     folder: Path,
     text: str,
     selection: StartSelection | None = None,
-    restart: RestartPolicy = QUICK,
     **environ: str,
 ) -> AsyncIterator[Raised]:
     write_config(folder, text)
@@ -63,7 +61,6 @@ async def raised(
         folder=folder,
         environ=environment,
         selection=selection or StartSelection(),
-        restart=restart,
     )
     stop = asyncio.Event()
     work = asyncio.create_task(up.run(stop))
@@ -200,13 +197,14 @@ async def test_a_command_of_ours_that_lacks_something_says_so_and_waits_for_a_re
 
 
 async def test_a_command_of_ours_that_ends_with_2_later_or_is_always_restarted_is_started_again(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After steady work it is a disk or a file that another program mends."""
     member = "{capabilities: [chat], command: moot, args: [no-such-command]"
-    steady_at_once = RestartPolicy(first_seconds=0.02, max_seconds=0.05, steady_seconds=0)
-    async with raised(tmp_path, lab(YOU, f"later: {member}}}"), restart=steady_at_once) as running:
-        await running.until("later", lambda each: each.restarts > 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(restart_loop, "STEADY_SECONDS", 0.0)
+        async with raised(tmp_path, lab(YOU, f"later: {member}}}")) as running:
+            await running.until("later", lambda each: each.restarts > 0)
     async with raised(tmp_path, lab(YOU, f"stubborn: {member}, restart: always}}")) as running:
         await running.until("stubborn", lambda each: each.restarts > 0)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from moot.config.former_settings import ADAPTER
 from moot.xprotocol.adapter.config.config_loader import settings_from
+from moot.xprotocol.endpoint import document_fetch
 
 _PLACES: Final = {
     "adapter": ("answer_seconds",),
@@ -23,8 +24,6 @@ _PLACES: Final = {
         "resource_poll_seconds",
     ),
     "outbound.outbound": (
-        "discovery_seconds",
-        "max_discovery_bytes",
         "max_outbound_calls",
         "max_tools_per_endpoint",
     ),
@@ -40,6 +39,8 @@ def test_what_is_said_to_hold_holds() -> None:
     for module, names in _PLACES.items():
         for name in names:
             found[f"limits.{name}"] = getattr(import_module(f"moot.xprotocol.adapter.{module}"), name.upper())
+    for name in ("discovery_seconds", "max_discovery_bytes"):
+        found[f"limits.{name}"] = getattr(document_fetch, name.upper())
     for section, module, names in _SECTIONS:
         for name in names:
             found[f"{section}.{name}"] = getattr(import_module(f"moot.xprotocol.{module}"), name.upper())

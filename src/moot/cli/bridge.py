@@ -211,6 +211,7 @@ def _settings(options: argparse.Namespace) -> BridgeSettings:
     from dataclasses import replace
 
     from moot.bridges.server.bridge_settings import BridgeSettings
+    from moot.config.configuration import McpServerConfig
     from moot.mcp.upstream import UpstreamLimits, UpstreamOptions
 
     limits = UpstreamLimits()
@@ -230,13 +231,11 @@ def _settings(options: argparse.Namespace) -> BridgeSettings:
         token=where.token_source,
         name=where.name,
         dialect=options.dialect,
-        pin=not options.no_pin,
+        config=McpServerConfig(pin=not options.no_pin, plans=options.plans, credentials=options.credentials),
         pins_file=options.pins or Path(".moot/pins.json"),
-        plans=options.plans,
         accept_changes=options.accept_changes,
         must_start=True,
         oauth=_oauth(options),
-        credentials=options.credentials,
         upstream=UpstreamOptions(
             limits=limits, roots=tuple({"uri": uri} for uri in options.root), era=options.era
         ),

@@ -168,7 +168,6 @@ def _settings(chosen: argparse.Namespace, *, stdio: bool = False) -> DevServerSe
         pages_port=chosen.port,
         mcp_port=chosen.mcp_port,
         stdio=stdio,
-        environ=dict(os.environ),
     )
 
 

@@ -164,8 +164,6 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_connections_per_address: Count = 64
     # Twice what the benchmark holds; at 32 KiB each, 640 MiB.
     max_connections: Positive = 20_000
-    # What the websockets library does: proxies drop a silent connection after 30 s or more.
-    ping_seconds: Seconds = 20
 
     # Large values of calls, such as files, of one space in all: those that nobody used for longest make room.
     max_space_content_bytes: Positive = 1 << 30

@@ -203,7 +203,6 @@ class Gateway:
             limiter.release,
             limiter.address_of,
             max_message_bytes=max_message_bytes(self.configuration),
-            ping_seconds=self.config.ping_seconds,
         )
         node = self.node
         self._sign_in_links = SignInLinks(

@@ -63,7 +63,9 @@ _POLL_SECONDS: Final = 0.01
 MAX_MESSAGE_FRAGMENTS: Final = 4_352
 # Above this the transport reports that a reader is behind.
 WRITE_BUFFER_BYTES: Final = 256 << 10
-# As long again as between two pings by default; after it the other side is gone.
+# How often who says nothing is pinged: proxies drop a silent connection after 30 s or more.
+PING_SECONDS: Final = 20.0
+# As long again; after it the other side is gone.
 PING_TIMEOUT_SECONDS: Final = 20.0
 # How long a peer may take to answer our close; a slow one has to read everything before it first: 256 KiB
 # take 2 s at 1 Mbit/s. Then it is dropped, and what it has not read, including the close and its reason, may
@@ -109,13 +111,13 @@ class WebSocketServer:
         address_of: Callable[[asyncio.BaseTransport], str] = peer_address,
         *,
         max_message_bytes: int = (1 << 20) + (64 << 10),
-        ping_seconds: float = 20.0,
+        ping_seconds: float | None = None,
     ) -> None:
         self.admit = admit
         # Above the largest envelope and frame of a space, whose own limits answer with an error first.
         self.max_message_bytes = max_message_bytes
-        # How often who says nothing is pinged; 0: never.
-        self.ping_seconds = ping_seconds
+        # 0: nobody is pinged.
+        self.ping_seconds = PING_SECONDS if ping_seconds is None else ping_seconds
         self.on_lost = on_lost
         self.address_of = address_of
         self.schedule = ReadSchedule()

@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from moot.net.websocket_client import MESSAGE_BYTES
 from moot.protocol.envelope import EnvelopeLimits
 
 
@@ -31,8 +30,6 @@ class ParticipantLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_running_requests: int = 64
 
     envelope: EnvelopeLimits = EnvelopeLimits()
-    # The largest message of the gateway.
-    message_bytes: int = MESSAGE_BYTES
 
 
 DEFAULT_LIMITS: Final = ParticipantLimits()

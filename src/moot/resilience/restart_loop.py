@@ -8,9 +8,14 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-import msgspec
-
 from moot.resilience.task_set import check_cancelled
+
+# Before a restart, doubled each time: a crash at once is noticed by the eye; half a second later it is back.
+FIRST_SECONDS: Final = 0.5
+# What cannot start costs two starts a minute, and is there soon after it is mended.
+MAX_SECONDS: Final = 30.0
+# What worked for a minute failed for another reason than the last time: the first delay again.
+STEADY_SECONDS: Final = 60.0
 
 T = TypeVar("T")
 
@@ -41,23 +46,8 @@ class Backoff:
         self._step_seconds = self._first_seconds
 
 
-class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to wait before a restart: doubled each time, back to the first delay after steady work."""
-
-    # A crash at once is noticed by the eye; half a second later it is back.
-    first_seconds: float = 0.5
-    # What cannot start costs two starts a minute, and is there soon after it is mended.
-    max_seconds: float = 30.0
-    # What worked for a minute failed for another reason than the last time.
-    steady_seconds: float = 60.0
-
-
-DEFAULT_RESTART: Final = RestartPolicy()
-
-
 async def keep_running(
     run: Callable[[], Awaitable[T]],
-    policy: RestartPolicy,
     *,
     should_restart: Callable[[T], bool],
     on_delay: Callable[[T, float], None],
@@ -72,14 +62,14 @@ async def keep_running(
     `at_once` says so, nothing is waited for. What `run` raises ends the loop, and so does cancelling it, also
     when `run` loses the cancellation.
     """
-    backoff = Backoff(policy.first_seconds, policy.max_seconds, draw=draw)
+    backoff = Backoff(FIRST_SECONDS, MAX_SECONDS, draw=draw)
     while True:
         started_at = clock()
         result = await run()
         check_cancelled()
         if not should_restart(result):
             return result
-        if clock() - started_at >= policy.steady_seconds:
+        if clock() - started_at >= STEADY_SECONDS:
             backoff.reset()
         delay_seconds = 0.0 if at_once(result) else backoff.next_delay()
         on_delay(result, delay_seconds)

@@ -40,8 +40,6 @@ class SpaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_open_proposals: int = 256
     # Open streams of one member.
     max_streams_per_member: int = 64
-    # D-39: how long a stream waits for its owner to come back.
-    stream_owner_grace_seconds: float = 60
     # One stream frame, its `#id#` included.
     max_frame_bytes: int = 1 << 20
     # Participants that were invited, not configured.

@@ -28,7 +28,6 @@ _LIMITS_OF_0_1: Final = {
     "open_requests": "max_open_requests",
     "open_proposals": "max_open_proposals",
     "streams_per_member": "max_streams_per_member",
-    "stream_owner_grace": "stream_owner_grace_seconds",
     "frame_bytes": "max_frame_bytes",
     "invited_participants": "max_invited_participants",
 }

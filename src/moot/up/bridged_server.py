@@ -20,7 +20,7 @@ from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream, UpstreamOptions
 from moot.net.websocket_client import should_reconnect
 from moot.protocol.close_codes import REPLACED
-from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy, keep_running
+from moot.resilience.restart_loop import keep_running
 from moot.up.member_process import resolve_command
 from moot.up.part_status import LAST_LINES, PartState, PartStatus
 from moot.up.template_vars import TemplateVars
@@ -49,7 +49,6 @@ class BridgedServer:
         *,
         pins: Path,
         on_change: Callable[[], None],
-        restart: RestartPolicy = DEFAULT_RESTART,
     ) -> None:
         assert config.mcp_server is not None  # noqa: S101  # who has none is not bridged
         self.name = variables.name
@@ -60,7 +59,6 @@ class BridgedServer:
         self._variables = variables
         self._logs = logs
         self._pins = pins
-        self._restart = restart
         self._state = PartState(on_change)
         self._member: ServerMember | None = None
         # From its start on, before it has answered anything.
@@ -102,7 +100,6 @@ class BridgedServer:
         """Run until cancelled, or until the space ends its membership for good."""
         _, reason = await keep_running(
             self._run_once,
-            self._restart,
             should_restart=lambda end: end[0],
             on_delay=lambda end, seconds: self._state.wait_for_restart(end[1], seconds),
         )
@@ -126,11 +123,9 @@ class BridgedServer:
                 gateway=variables.gateway,
                 space=variables.space,
                 token=variables.token.reveal(),
-                pin=self._server_config.pin,
+                config=self._server_config,
                 pins_file=self._pins,
-                plans=self._server_config.plans,
                 oauth=await self._oauth(),
-                credentials=self._server_config.credentials,
                 upstream=UpstreamOptions(era=self._server_config.era),
             )
             async with bridged(settings, on_opened=self._on_opened) as member:

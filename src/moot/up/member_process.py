@@ -13,8 +13,8 @@ from typing import Final
 from moot.config import connect_settings
 from moot.config.configuration import McpServerConfig, MemberConfig
 from moot.errors import UsageError
+from moot.resilience import restart_loop
 from moot.resilience.child_process import ChildExit, ChildProcess, child_environment, start_child
-from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
 from moot.up.supervised_process import MemberLog, RunEnd, SupervisedProcess
 from moot.up.template_vars import TemplateVars
 
@@ -85,7 +85,6 @@ def member_process(
     logs: Path,
     *,
     on_change: Callable[[], None],
-    restart: RestartPolicy = DEFAULT_RESTART,
 ) -> SupervisedProcess:
     """The process of one member, not started yet."""
     output = MemberLog(logs, variables.token)
@@ -114,7 +113,7 @@ def member_process(
     def gives_up(end: RunEnd) -> bool:
         # At its start that is a mistake in its arguments or a missing key; later it may be a disk or a file.
         is_misused = config.command == "moot" and end.exit == ChildExit(_MISUSED)
-        return is_misused and config.restart == "on-failure" and end.seconds < restart.steady_seconds
+        return is_misused and config.restart == "on-failure" and end.seconds < restart_loop.STEADY_SECONDS
 
     return SupervisedProcess(
         variables.name,
@@ -125,7 +124,6 @@ def member_process(
         space=variables.space,
         should_restart=should_restart,
         gives_up=gives_up,
-        restart=restart,
     )
 
 

@@ -22,7 +22,6 @@ from moot.config.connect_settings import tokens_of
 from moot.config.secret import Secret
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
-from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
 from moot.resilience.task_set import wait_for_any
 from moot.up.bridged_server import BridgedServer
 from moot.up.local_cluster import LocalCluster
@@ -65,7 +64,6 @@ class SpaceRunner:
         folder: Path,
         environ: Mapping[str, str],
         selection: StartSelection,
-        restart: RestartPolicy = DEFAULT_RESTART,
         cluster: LocalCluster | None = None,
     ) -> None:
         check_selection(configuration, selection)
@@ -82,7 +80,6 @@ class SpaceRunner:
         self._folder = folder
         self._environ = environ
         self._selection = selection
-        self._restart = restart
         self._cluster = cluster
         if cluster is not None:
             cluster.on_change = self._on_change
@@ -302,10 +299,8 @@ class SpaceRunner:
         logs = self.data / "logs" / within / log_name
         if kind == "server":
             pins = self.data / "pins" / within / f"{name}.json"
-            return BridgedServer(
-                config, variables, logs, pins=pins, on_change=self._on_change, restart=self._restart
-            )
-        return member_process(config, variables, logs, on_change=self._on_change, restart=self._restart)
+            return BridgedServer(config, variables, logs, pins=pins, on_change=self._on_change)
+        return member_process(config, variables, logs, on_change=self._on_change)
 
     def _variables(self, space: str, name: str, token: Secret) -> TemplateVars:
         settings = self.configuration.spaces[space]

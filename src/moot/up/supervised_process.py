@@ -14,7 +14,7 @@ from moot.config.secret import Secret
 from moot.errors import UsageError
 from moot.mcp.stderr_tail import StderrTail
 from moot.resilience.child_process import ChildExit, ChildProcess
-from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy, keep_running
+from moot.resilience.restart_loop import keep_running
 from moot.up.part_status import LAST_LINES, Kind, PartState, PartStatus
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,6 @@ class SupervisedProcess:
         space: str = "",
         should_restart: Callable[[ChildExit | None], bool] = always,
         gives_up: Callable[[RunEnd], bool] = never,
-        restart: RestartPolicy = DEFAULT_RESTART,
     ) -> None:
         self.name = name
         self.space = space
@@ -135,7 +134,6 @@ class SupervisedProcess:
         self._gives_up = gives_up
         # It ended, and would end in the same way until a person has changed something.
         self.gave_up = False
-        self._restart = restart
         self._state = PartState(on_change)
         self._last_output: tuple[str, ...] = ()
 
@@ -159,7 +157,6 @@ class SupervisedProcess:
         try:
             end = await keep_running(
                 self._run_once,
-                self._restart,
                 should_restart=lambda end: not self._gives_up(end) and self._should_restart(end.exit),
                 on_delay=lambda end, seconds: self._state.wait_for_restart(end.message, seconds),
             )

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
@@ -71,7 +71,6 @@ class DevServerSettings:
     mcp_port: int = MCP_PORT
     # Serve MCP over stdio instead of HTTP.
     stdio: bool = False
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     @property
     def control(self) -> Path:
@@ -108,7 +107,7 @@ def adapter_settings(settings: DevServerSettings, relay: str, client_key: str) -
         "store": str(settings.data / "adapter"),
     }
     kept = {key: value for key, value in document.items() if key not in ("control", "logging")}
-    loaded = _load(settings, {**kept, **replaced}, settings.config)
+    loaded = _load({**kept, **replaced}, settings.config)
     access = {**loaded.access, client_key: _all_capabilities(loaded)}
     return msgspec.structs.replace(loaded, access=access)
 
@@ -129,7 +128,6 @@ def client_settings(
     if not settings.stdio:
         transport = {"transport": "sse", "sse_host": settings.host, "sse_port": settings.mcp_port}
     return _load(
-        settings,
         {
             "identity": {"key_file": str(settings.data / "client.key"), "display_name": "DevServer's client"},
             "relay": {"urls": [relay], "reconnect_interval_seconds": _RECONNECT_SECONDS},
@@ -183,7 +181,7 @@ class DevServer:
         )
 
     def _make_adapter(self, load: Callable[[], AdapterSettings]) -> Adapter:
-        return Adapter(load(), environ=self.settings.environ, load=load)
+        return Adapter(load(), load=load)
 
     @property
     def names(self) -> dict[str, str]:
@@ -235,9 +233,9 @@ def _all_capabilities(settings: AdapterSettings) -> Scopes:
     return frozenset(found)
 
 
-def _load(settings: DevServerSettings, document: dict[str, Json], file: Path | None) -> AdapterSettings:
+def _load(document: dict[str, Json], file: Path | None) -> AdapterSettings:
     folder = Path.cwd() if file is None else file.absolute().parent
-    loaded = settings_from(document, folder=folder, environ=settings.environ, file=file)
+    loaded = settings_from(document, folder=folder, environ=os.environ, file=file)
     if loaded.problems or loaded.settings is None:
         named = "" if file is None else f"{file}: "
         raise UsageError("\n".join(f"{named}{problem}" for problem in loaded.problems))

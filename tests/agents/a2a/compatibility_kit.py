@@ -18,7 +18,7 @@ import tomllib
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -34,12 +34,8 @@ HERE = Path(__file__).parent / "kit"
 FOLDER = Path("build/a2a-kit")
 TOKEN = "t-acme"
 # The kit is one caller with hundreds of tasks.
-LIMITS = (
-    "max_open_tasks=1000",
-    "max_requests_per_minute=100000",
-    "max_cards_per_minute=100000",
-    "max_wrong_tokens_per_minute=100000",
-)
+LIMITS = ("max_open_tasks=1000", "max_requests_per_minute=100000")
+CONSTANTS = {"a2a_server.MAX_CARDS_PER_MINUTE": 100_000, "callers.MAX_WRONG_TOKENS_PER_MINUTE": 100_000}
 
 
 RESULTS = {"failure": "failed", "error": "failed", "skipped": "skipped"}
@@ -55,7 +51,8 @@ class Suite:
     environment: Mapping[str, str]
     # How long the member works on each message, and how long a request waits for it.
     work_seconds: float
-    limits: tuple[str, ...] = ()
+    # Constants of `moot.agents.a2a`.
+    constants: Mapping[str, float] = field(default_factory=dict)
 
 
 SUITES = {
@@ -66,7 +63,7 @@ SUITES = {
         ("--sut-url={url}", "--test-scope=all"),
         {"A2A_AUTH_HEADERS": json.dumps({"Authorization": f"Bearer {TOKEN}", "A2A-Version": "1.0"})},
         work_seconds=4.0,
-        limits=("blocking_seconds=0.5",),
+        constants={"request_handler.BLOCKING_SECONDS": 0.5},
     ),
     "1.0": Suite(
         "357c4a87afa2818731590647cccbea31c31733a2",
@@ -131,7 +128,7 @@ async def published_member(suite: Suite) -> AsyncIterator[str]:
             write_config(folder, gateway, everybody)
             worker = Worker(coder, suite.work_seconds)
             coder.on("chat")(worker.take)
-            options = [f"--limit={each}" for each in (*LIMITS, *suite.limits)]
+            options = [f"--limit={each}" for each in LIMITS]
             # The kit receives pushes on this machine, by http.
             options += [
                 "--port",
@@ -141,7 +138,8 @@ async def published_member(suite: Suite) -> AsyncIterator[str]:
                 "--allow-private-push",
             ]
             serve = ("serve", "--publish", "coder", *options)
-            async with command(folder, "a2a", *serve, ready="Cards are signed"):
+            constants = {**CONSTANTS, **suite.constants}
+            async with command(folder, "a2a", *serve, ready="Cards are signed", constants=constants):
                 yield f"http://localhost:{port}/coder"
             await worker.close()
 

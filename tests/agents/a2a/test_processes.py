@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
-from moot.agents.a2a.serve_settings import ServeLimits
 from moot.cli import main
 from moot.cli.agents import a2a
 from moot.cli.process.exit_codes import EXIT_USAGE
@@ -26,12 +26,17 @@ from tests.waiting import HANG_SECONDS, bounded, until
 
 
 @asynccontextmanager
-async def command(folder: Path, member: str, *arguments: str, ready: str) -> AsyncIterator[str]:
+async def command(
+    folder: Path, member: str, *arguments: str, ready: str, constants: Mapping[str, float] | None = None
+) -> AsyncIterator[str]:
     """The command while the block runs, killed at its end; its line that says that it is ready."""
+    tried = json.dumps({f"moot.agents.a2a.{path}": value for path, value in (constants or {}).items()})
+    program = ("tests.gateway.moot_with_constants", "moot.cli") if constants else ("moot.cli",)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "moot.cli", "a2a", *arguments, "--as", member,
+        sys.executable, "-m", *program, "a2a", *arguments, "--as", member,
         "--state", str(folder / f"state-{member}"), "--log-level", "error",
-        stdout=asyncio.subprocess.PIPE, cwd=folder, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=asyncio.subprocess.PIPE, cwd=folder,
+        env={**os.environ, "PYTHONUNBUFFERED": "1", "TRIED_CONSTANTS": tried},
     )  # fmt: skip
     assert process.stdout is not None
     try:
@@ -94,7 +99,7 @@ async def test_limits_and_the_public_address_are_options(tmp_path: Path, port: i
     async with running_gateway(tmp_path / "gateway", everybody) as gateway:
         write_config(tmp_path, gateway, everybody)
         public = "https://agents.example.com/lab"
-        given = ("--port", str(port), "--limit", "max_cards_per_minute=1")
+        given = ("--port", str(port), "--limit", "max_requests_per_minute=1")
         serve = ("serve", "--publish", "coder", *given, "--public-url", f"{public}/")
         async with command(tmp_path, "a2a", *serve, ready="Cards are signed") as line:
             assert line.split()[-1] == f"{public}/.well-known/jwks.json"
@@ -102,16 +107,17 @@ async def test_limits_and_the_public_address_are_options(tmp_path: Path, port: i
             async with httpx.AsyncClient(timeout=HANG_SECONDS) as http:
                 card = (await http.get(url)).json()
                 assert card["supportedInterfaces"][0]["url"] == f"{public}/coder/"
-                assert (await http.get(url)).status_code == 429
+                rpc, headers = f"http://127.0.0.1:{port}/coder/", {"Authorization": "Bearer t-acme"}
+                statuses = [(await http.post(rpc, json={}, headers=headers)).status_code for _ in range(2)]
+                assert statuses[0] != 429 == statuses[1]
 
 
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        (("--limit", "max_cards=1"), "no such limit. There are: max_requests_per_minute, max_wrong"),
+        (("--limit", "max_cards=1"), "no such limit. There are: max_requests_per_minute, max_open_tasks"),
         (("--limit", "max_open_tasks=many"), "a whole number above 0, as max_open_tasks=20"),
         (("--limit", "max_open_tasks=0"), "a whole number above 0"),
-        (("--limit", "blocking_seconds=inf"), "a number above 0, as blocking_seconds=300"),
         (("--host", "0.0.0.0"), "--public-url https://HOST:PORT"),  # noqa: S104
         (("--public-url", "agents.example.com"), "--public-url: must be a URL"),
     ],
@@ -126,7 +132,7 @@ def test_an_option_that_cannot_be_meant_says_what_can(
 def test_a_limit_that_is_no_setting_any_more_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     join, serve = a2a._FORMER_OF_JOIN, a2a._FORMER_OF_SERVE
     a2a._tell_former([f"{name}=1" for name in join])
-    assert a2a._limits([f"{name}=1" for name in serve]) == ServeLimits()
+    assert a2a._limits([f"{name}=1" for name in serve]) == {}
     lines = capsys.readouterr().err.splitlines()
     assert [line.split()[1] for line in lines] == [*join, *serve]
     assert "--limit max_skills is not a setting any more: it is 100" in lines

@@ -20,7 +20,6 @@ from a2a.types import (
 )
 from a2a.utils.errors import A2AError, InvalidParamsError, TaskNotCancelableError, TaskNotFoundError
 
-from moot.agents.a2a.serve_settings import ServeLimits
 from moot.protocol.envelope import Envelope
 from tests.agents.a2a.served_space import (
     answering,
@@ -95,7 +94,9 @@ async def test_the_old_protocol_works_at_the_same_address(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
-async def test_who_does_not_want_to_wait_is_answered_at_once(tmp_path: Path, version: str) -> None:
+async def test_who_does_not_want_to_wait_is_answered_at_once(
+    tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A2A 3.2.2, and `blocking: false` of 0.3. Who waits for this member waits for ever."""
     message: dict[str, Any] = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
     method, wanted = "SendMessage", {"returnImmediately": True}
@@ -107,9 +108,9 @@ async def test_who_does_not_want_to_wait_is_answered_at_once(tmp_path: Path, ver
         "params": {"message": message, "configuration": wanted},
     }  # fmt: skip
     headers = {"Authorization": "Bearer t-acme", "A2A-Version": version}
-    limits = ServeLimits(blocking_seconds=2 * HANG_SECONDS)
+    monkeypatch.setattr("moot.agents.a2a.request_handler.BLOCKING_SECONDS", 2 * HANG_SECONDS)
     async with (
-        served_space(tmp_path, limits=limits) as served,
+        served_space(tmp_path) as served,
         httpx.AsyncClient(timeout=HANG_SECONDS) as http,
     ):
         result = (await http.post(f"{served.url}/coder/", json=body, headers=headers)).json()["result"]
@@ -121,9 +122,9 @@ async def test_only_tokens_of_participants_are_served_and_only_cards_are_public(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("moot.agents.a2a.a2a_server.MAX_BODY_BYTES", 1_000)
-    limits = ServeLimits(max_wrong_tokens_per_minute=5)
+    monkeypatch.setattr("moot.agents.a2a.callers.MAX_WRONG_TOKENS_PER_MINUTE", 5)
     async with (
-        served_space(tmp_path, limits=limits) as served,
+        served_space(tmp_path) as served,
         httpx.AsyncClient(timeout=HANG_SECONDS) as http,
     ):
         rpc = f"{served.url}/coder/"
@@ -159,9 +160,9 @@ async def test_wrong_tokens_take_no_place_of_a_right_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("moot.agents.a2a.callers.MAX_CALLERS", 1)
-    limits = ServeLimits(max_wrong_tokens_per_minute=1)
+    monkeypatch.setattr("moot.agents.a2a.callers.MAX_WRONG_TOKENS_PER_MINUTE", 1)
     async with (
-        served_space(tmp_path, limits=limits) as served,
+        served_space(tmp_path) as served,
         httpx.AsyncClient(timeout=HANG_SECONDS) as http,
     ):
         body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "x"}}
@@ -366,8 +367,7 @@ async def test_a_chat_task_goes_on_after_a_restart(tmp_path: Path) -> None:
 async def test_limits_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moot.agents.a2a.message_content.MAX_MESSAGE_CHARS", 50)
     monkeypatch.setattr("moot.agents.a2a.callers.MAX_REQUESTS_AT_ONCE", 1)
-    limits = ServeLimits(max_open_tasks=2)
-    async with served_space(tmp_path, limits=limits) as served:
+    async with served_space(tmp_path, max_open_tasks=2) as served:
         client = await served.client(streaming=False)
         for _ in range(2):
             await collect(client, request("Wait.", configuration=NOW))

@@ -20,7 +20,6 @@ from a2a.types import (
 from a2a.utils.errors import A2AError, InternalError
 
 from moot.agents.a2a import callers, task_book
-from moot.agents.a2a.serve_settings import ServeLimits
 from moot.agents.a2a.task_book import TaskBook
 from moot.agents.a2a.task_tracker import TaskTracker
 from moot.errors import TimedOut
@@ -89,9 +88,8 @@ async def test_a_caller_that_is_removed_or_idle_is_gone_from_the_space(
 
 async def test_callers_and_requests_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moot.agents.a2a.callers.MAX_CALLERS", 1)
-    limits = ServeLimits(max_requests_per_minute=3)
     async with (
-        served_space(tmp_path, limits=limits) as served,
+        served_space(tmp_path, max_requests_per_minute=3) as served,
         httpx.AsyncClient(timeout=HANG_SECONDS) as http,
     ):
         assert (await ask(served, http)).status_code == 200
@@ -125,8 +123,8 @@ async def test_waiting_calls_skills_and_push_targets_have_their_limits(
     monkeypatch.setattr("moot.agents.a2a.request_handler.MAX_PUSH_TARGETS", 1)
     monkeypatch.setattr("moot.agents.a2a.published_card.MAX_SKILLS", 1)
     monkeypatch.setattr("moot.agents.a2a.request_handler.CALL_SECONDS", 0.05)
-    limits = ServeLimits(blocking_seconds=0.05)
-    async with served_space(tmp_path, limits=limits, allow_private_push=True) as served:
+    monkeypatch.setattr("moot.agents.a2a.request_handler.BLOCKING_SECONDS", 0.05)
+    async with served_space(tmp_path, allow_private_push=True) as served:
         stop = asyncio.Event()
 
         @served.coder.tool

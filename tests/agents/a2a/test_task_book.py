@@ -12,7 +12,7 @@ from a2a.utils.errors import UnsupportedOperationError
 
 from moot.agents.a2a import push_sender, task_book
 from moot.agents.a2a.push_sender import PushSender
-from moot.agents.a2a.serve_settings import ServeLimits, ServeSettings
+from moot.agents.a2a.serve_settings import ServeSettings
 from moot.agents.a2a.task_book import ServedTask, TaskBook
 from tests.waiting import bounded, until
 
@@ -20,8 +20,8 @@ DONE = TaskState.TASK_STATE_COMPLETED
 WORKING = TaskState.TASK_STATE_WORKING
 
 
-def book_in(folder: Path, **limits: Any) -> TaskBook:
-    return TaskBook(folder, ServeLimits(**limits))
+def book_in(folder: Path, max_open_tasks: int = 20) -> TaskBook:
+    return TaskBook(folder, max_open_tasks)
 
 
 def task_in(book: TaskBook, owner: str = "acme", id: str = "m") -> ServedTask:
@@ -75,7 +75,7 @@ def test_history_and_artifacts_are_bounded(tmp_path: Path, monkeypatch: pytest.M
     assert [each.artifact_id for each in served.task.artifacts] == ["0", "1"]
     assert "left out: larger than" in served.task.artifacts[1].parts[0].text
     # As a restart reads it.
-    (again,) = TaskBook(tmp_path, ServeLimits())
+    (again,) = book_in(tmp_path)
     assert again.task == served.task
 
 
@@ -104,7 +104,7 @@ async def push_to(folder: Path, port: int, events: int) -> PushSender:
     """Some changes of a task with one target there, and who posts them."""
     given: dict[str, Any] = {"gateway": "", "members": ("coder",), "public_url": "", "state_folder": folder}
     settings = ServeSettings(**given, allow_private_push=True)
-    book, push = TaskBook(folder, settings.limits), PushSender(settings)
+    book, push = book_in(folder), PushSender(settings)
     served = task_in(book)
     served.push["c"] = TaskPushNotificationConfig(
         id="c", task_id=served.task.id, url=f"http://127.0.0.1:{port}/"

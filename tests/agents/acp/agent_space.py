@@ -15,7 +15,6 @@ from moot.agents.acp.agent_profiles import AgentProfile
 from moot.agents.acp.turn_runner import TurnRunner
 from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
-from moot.resilience.restart_loop import RestartPolicy
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 from tests.participant.watched_agent import WatchedAgent, running_member
 from tests.waiting import until
@@ -30,7 +29,6 @@ RIGHTS: list[Any] = [
     "participant/status",
     "participant/compact-done",
 ]
-QUICK = RestartPolicy(first_seconds=0.01, max_seconds=0.05)
 
 
 def tool_call(id: str = "c1", **fields: Any) -> dict[str, Any]:
@@ -133,7 +131,6 @@ def settings_for(gateway: str, folder: Path, **more: Any) -> AcpSettings:
         "token": "t-agent",
         "state_folder": folder / "state",
         "probe": False,
-        "restart": QUICK,
     }
     return AcpSettings(**(given | more))
 

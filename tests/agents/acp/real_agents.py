@@ -23,7 +23,7 @@ from typing import Any
 from moot.agents.acp.acp_settings import AcpSettings
 from moot.participant import connect
 from moot.protocol.envelope import Envelope
-from tests.agents.acp.agent_space import QUICK, RIGHTS, AgentSpace
+from tests.agents.acp.agent_space import RIGHTS, AgentSpace
 from tests.agents.acp.scripted_model import ScriptedModel, scripted_model
 from tests.gateway.running_gateway import participants, running_gateway
 from tests.participant.watched_agent import running_member
@@ -116,7 +116,6 @@ async def real_space(
                 for key, value in variables.items()
             },
             state_folder=top / "state",
-            restart=QUICK,
             **more,
         )
         alice = await stack.enter_async_context(connect(gateway.url, "lab", "t-alice"))

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from moot.bridges.server.bridge_runner import bridged
 from moot.bridges.server.bridge_settings import BridgeSettings
+from moot.config.configuration import McpServerConfig
 from moot.mcp.eras import Era
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import Server, StdioServer, UpstreamOptions
@@ -123,7 +124,7 @@ async def bridged_chain(folder: Path, server: Server, era: Era | None = None) ->
             gateway=served.gateway.url,
             space="lab",
             token="t-files",
-            pin=False,
+            config=McpServerConfig(pin=False),
             must_start=True,
             upstream=UpstreamOptions(era=era),
         )

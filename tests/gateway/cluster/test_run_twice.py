@@ -20,7 +20,6 @@ from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer
 from moot.participant import JoinedSpace, connect
 from moot.protocol.close_codes import REPLACED
-from moot.resilience.restart_loop import RestartPolicy
 from moot.resilience.task_set import end_tasks
 from moot.trust.approver.approver import Approver
 from moot.trust.approver.approver_settings import ApproverSettings
@@ -192,10 +191,7 @@ def _bridged_server(gateway: str, folder: Path) -> BridgedServer:
     config = MemberConfig(
         mcp_server=McpServerConfig(url="http://127.0.0.1:1/mcp", headers={"Authorization": "x"})
     )
-    policy = RestartPolicy(first_seconds=0.01, max_seconds=0.05)
-    return BridgedServer(
-        config, variables, folder / "log", pins=folder / "pins.json", on_change=lambda: None, restart=policy
-    )
+    return BridgedServer(config, variables, folder / "log", pins=folder / "pins.json", on_change=lambda: None)
 
 
 async def _join(stack: AsyncExitStack, gateway: LocalGateway, name: str) -> JoinedSpace:

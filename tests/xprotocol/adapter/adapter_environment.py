@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from moot.xprotocol.adapter.adapter import Adapter
 from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings
 from moot.xprotocol.adapter.config.config_loader import load_settings
 from moot.xprotocol.endpoint.relay_client import RelayClient
-from moot.xprotocol.endpoint.relay_session import RelayClientSettings
 from moot.xprotocol.events.event_composer import compose, open_payload
 from moot.xprotocol.events.events import (
     ANNOUNCE,
@@ -46,7 +46,7 @@ from tests.xprotocol.relay.raw_client import relay_in
 SERVER = Path(__file__).parent / "servers" / "notes_server.py"
 NAMESPACE = "com.acme.desk"
 READ, WRITE, EXECUTE = (f"{NAMESPACE}.{word}" for word in ("read", "write", "execute"))
-QUICK_RELAYS = RelayClientSettings(reconnect_interval_seconds=0.05)
+quick_relay_client = partial(RelayClient, reconnect_interval_seconds=0.05)
 
 OBJECT: dict[str, Json] = {"type": "object"}
 
@@ -268,7 +268,7 @@ class AdapterEnvironment:
 
     async def somebody(self, name: str) -> RemoteCaller:
         identity = person(name)
-        relays = await self._stack.enter_async_context(RelayClient([self.url], identity, QUICK_RELAYS))
+        relays = await self._stack.enter_async_context(quick_relay_client([self.url], identity))
 
         def adapter_key() -> tuple[str, str]:
             return self.adapter.key, self.adapter.identity.enc_key.text

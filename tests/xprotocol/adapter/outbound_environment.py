@@ -14,10 +14,11 @@ from moot.mcp.eras import JsonObject
 from moot.xprotocol.adapter.config.source_settings import XProtocolSource
 from moot.xprotocol.adapter.outbound.outbound import Outbound
 from moot.xprotocol.contracts.contracts import Contract
-from moot.xprotocol.endpoint.relay_client import RelayClient
+from moot.xprotocol.endpoint import relay_client
 from moot.xprotocol.relay.relay_server import RelayServer
+from tests.config.former_constants import OF_THIS_TEST
 from tests.waiting import HANG_SECONDS
-from tests.xprotocol.adapter.stub_endpoint import QUICK, StubEndpoint, stub_endpoint
+from tests.xprotocol.adapter.stub_endpoint import StubEndpoint, quick_relay_client, stub_endpoint
 from tests.xprotocol.endpoint.web_and_dns_servers import no_lookup
 from tests.xprotocol.people import ALICE, BOB
 from tests.xprotocol.relay.raw_client import relay_in
@@ -55,9 +56,10 @@ class OutboundEnvironment:
 
 @asynccontextmanager
 async def open_outbound(url: str, *sources: XProtocolSource, **more: Any) -> AsyncIterator[Outbound]:
-    options: dict[str, Any] = {"lookup": no_lookup, "relay_settings": QUICK} | more
+    OF_THIS_TEST.setattr(relay_client, "RECONNECT_INTERVAL_SECONDS", 0.1)
+    options: dict[str, Any] = {"lookup": no_lookup} | more
     async with (
-        RelayClient([url], ALICE, QUICK) as relays,
+        quick_relay_client([url], ALICE) as relays,
         Outbound(sources, ALICE, relays, **options) as outward,
     ):
         yield outward

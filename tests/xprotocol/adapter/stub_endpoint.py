@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from moot.errors import EventFault, KindNotFound
@@ -24,7 +25,6 @@ from moot.xprotocol.contracts.contracts import (
 )
 from moot.xprotocol.endpoint.catalog_pages import LIST_KIND, make_page, read_list_query
 from moot.xprotocol.endpoint.relay_client import RelayClient
-from moot.xprotocol.endpoint.relay_session import RelayClientSettings
 from moot.xprotocol.events.access_rights import Access, AuthorizedCaller
 from moot.xprotocol.events.event_composer import compose, publish, reply, reply_fault
 from moot.xprotocol.events.event_receiver import Accepted, EventReceiver, EventRejected, Hooks, KindTerms
@@ -34,7 +34,7 @@ from moot.xprotocol.identity.keys import Identity
 from moot.xprotocol.translation.announcement import schemas_digest
 from moot.xprotocol.translation.call_translation import terms_of
 
-QUICK = RelayClientSettings(reconnect_interval_seconds=0.1)
+quick_relay_client = partial(RelayClient, reconnect_interval_seconds=0.1)
 NAMESPACE = "weather"
 READ = "weather.read"
 
@@ -249,7 +249,7 @@ async def stub_endpoint(
     url: str, identity: Identity, *contracts: Contract, caller: Identity | None = None, **more: Any
 ) -> AsyncIterator[StubEndpoint]:
     """On the relay, announced, and answering; `caller` may use what needs `weather.read`."""
-    async with RelayClient([url], identity, QUICK) as relays:
+    async with quick_relay_client([url], identity) as relays:
         far = StubEndpoint(identity, relays, list(contracts or ALL), **more)
         if caller is not None:
             far.allow(caller)

@@ -24,7 +24,6 @@ from moot.xprotocol.contracts.contracts import Contract, ContractAuth, ContractS
 from moot.xprotocol.endpoint.catalog_pages import ListQuery, make_page, read_page
 from moot.xprotocol.endpoint.document_fetch import FetchPolicy
 from moot.xprotocol.endpoint.known_endpoints import KnownEndpoints
-from moot.xprotocol.endpoint.relay_client import RelayClient
 from moot.xprotocol.events.access_rights import grant
 from moot.xprotocol.events.event_composer import publish
 from moot.xprotocol.events.events import ANNOUNCE, DirectedEvent
@@ -34,7 +33,14 @@ from moot.xprotocol.translation.announcement import discovery_document, schemas_
 from tests.ports import held_port
 from tests.waiting import HANG_SECONDS, bounded, until
 from tests.xprotocol.adapter.outbound_environment import open_outbound, outbound_environment, source
-from tests.xprotocol.adapter.stub_endpoint import ALL, CURRENT, FORECAST, QUICK, STATIONS, stub_endpoint
+from tests.xprotocol.adapter.stub_endpoint import (
+    ALL,
+    CURRENT,
+    FORECAST,
+    STATIONS,
+    quick_relay_client,
+    stub_endpoint,
+)
 from tests.xprotocol.endpoint.hostile_relay import hostile_relay
 from tests.xprotocol.endpoint.web_and_dns_servers import (
     HOST,
@@ -170,12 +176,12 @@ async def test_a_relay_that_discovery_found_is_checked_at_every_connection(tmp_p
     """Its host is public and its document fine; the relay that it names is inside."""
     async with relay_in(tmp_path) as relay:
         reach = FetchPolicy(resolve=leading("127.0.0.1"))
-        async with RelayClient([relay.url], ALICE, QUICK, fetch_policy=reach) as checked:
+        async with quick_relay_client([relay.url], ALICE, fetch_policy=reach) as checked:
             with pytest.raises(Unreachable, match=r"resolves to 127\.0\.0\.1, which is not a public address"):
                 await checked.wait_connected(1.5)
         assert not relay.sockets
         allowed = FetchPolicy(resolve=leading("127.0.0.1"), allow_private=True)
-        async with RelayClient([relay.url], ALICE, QUICK, fetch_policy=allowed) as checked:
+        async with quick_relay_client([relay.url], ALICE, fetch_policy=allowed) as checked:
             assert await checked.wait_connected(HANG_SECONDS) == relay.url
 
 

@@ -13,12 +13,11 @@ from moot.protocol.operation import Json
 from moot.xprotocol.adapter.config.config_loader import control_path
 from moot.xprotocol.adapter.operations.control_socket import send_control_request
 from moot.xprotocol.contracts.contract_catalog import DESCRIBE_KIND
-from moot.xprotocol.endpoint.relay_client import RelayClient
 from tests.xprotocol.adapter.adapter_environment import (
-    QUICK_RELAYS,
     RemoteCaller,
     adapter_environment,
     notes_server,
+    quick_relay_client,
     tool,
 )
 from tests.xprotocol.adapter.command_runner import Shell, start_adapter
@@ -85,7 +84,7 @@ async def test_a_devserver_finds_it_too(tmp_path: Path) -> None:
     async with devserver(tmp_path, "--config", str(file), "--data", str(tmp_path / "dev")) as running:
         relay = (await running.line(r"Local relay: (\S+)"))[1]
         control = control_path(tmp_path / "dev" / "adapter")
-        async with RelayClient([relay], person("alice"), QUICK_RELAYS) as relays:
+        async with quick_relay_client([relay], person("alice")) as relays:
             alice = RemoteCaller(person("alice"), relays, lambda: ("", ""))
             listening = asyncio.create_task(alice.listen())
             try:

@@ -33,10 +33,10 @@ from moot.xprotocol.identity.keys import Identity
 from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.adapter.stub_endpoint import (
     CURRENT,
-    QUICK,
     SECRET,
     STATIONS,
     StubEndpoint,
+    quick_relay_client,
     stub_endpoint,
 )
 from tests.xprotocol.endpoint.hostile_relay import hostile_relay
@@ -69,7 +69,7 @@ async def caller_and_endpoint(
 ) -> AsyncIterator[CallerAndEndpoint]:
     async with (
         stub_endpoint(far_url or url, BOB, caller=ALICE) as far,
-        RelayClient([url], ALICE, QUICK) as relays,
+        quick_relay_client([url], ALICE) as relays,
         EndpointCaller(ALICE, **more) as caller,
         EventListener(relays, caller) as hearing,
     ):
@@ -301,7 +301,7 @@ async def test_without_a_relay_a_call_ends_in_time_and_is_not_sent_when_one_is_b
     """Nobody waits for it any more, so nobody must act on it."""
     async with relay_in(tmp_path / "a") as relay:
         url, port = relay.url, relay.port
-    async with RelayClient([url], ALICE, QUICK) as relays, EndpointCaller(ALICE) as caller:
+    async with quick_relay_client([url], ALICE) as relays, EndpointCaller(ALICE) as caller:
         with pytest.raises((TimedOut, Unreachable)):
             await caller.call(PEER, CURRENT.kind, BERN, relays=relays, timeout_seconds=0.5)
         async with relay_in(tmp_path / "a", port=port) as relay:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -13,8 +13,8 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
+from moot.xprotocol.endpoint import relay_client
 from moot.xprotocol.endpoint.relay_client import RelayClient
-from moot.xprotocol.endpoint.relay_session import RelayClientSettings
 from moot.xprotocol.endpoint.relay_subscriptions import RelayRefused, RelaySubscription
 from tests.waiting import HANG_SECONDS, bounded, until
 from tests.xprotocol.endpoint.relay_proxy import proxied_relay
@@ -22,9 +22,7 @@ from tests.xprotocol.people import ALICE, BOB
 from tests.xprotocol.relay.raw_client import announce, event, relay_in
 
 BOBS = [{"recipients": [BOB.key.text]}]
-QUICK = RelayClientSettings(
-    reconnect_interval_seconds=0.05,
-)
+quick_relay_client = partial(RelayClient, reconnect_interval_seconds=0.05)
 
 
 async def received_ids(subscription: RelaySubscription, count: int) -> list[str]:
@@ -47,8 +45,8 @@ async def nothing_more(subscription: RelaySubscription, alice: RelayClient) -> N
 async def test_a_published_event_has_an_ok_and_reaches_its_listener(tmp_path: Path) -> None:
     async with (
         relay_in(tmp_path) as relay,
-        RelayClient([relay.url], ALICE, QUICK) as alice,
-        RelayClient([relay.url], BOB, QUICK) as bob,
+        quick_relay_client([relay.url], ALICE) as alice,
+        quick_relay_client([relay.url], BOB) as bob,
     ):
         early, late = event(), event()
         assert await alice.publish(early) == relay.url
@@ -73,7 +71,7 @@ async def test_with_the_first_relay_down_the_next_is_used_and_the_first_again_wh
     monkeypatch.setattr("moot.xprotocol.endpoint.relay_client.PREFERRED_RETRY_SECONDS", 0.3)
     async with relay_in(tmp_path / "b") as second:
         urls = [first, second.url]
-        async with RelayClient(urls, ALICE, QUICK, on_change=changes.append) as alice:
+        async with quick_relay_client(urls, ALICE, on_change=changes.append) as alice:
             sent = event()
             assert await alice.publish(sent) == second.url
             assert await second.store.get(sent.event.id) == sent.raw
@@ -99,7 +97,7 @@ async def test_retries_are_as_far_apart_as_reconnect_interval_seconds_says() -> 
     port = server.sockets[0].getsockname()[1]
     url = f"ws://127.0.0.1:{port}"
     began = time.monotonic()
-    async with server, RelayClient([url], ALICE, replace(QUICK, reconnect_interval_seconds=0.25)) as alice:
+    async with server, RelayClient([url], ALICE, reconnect_interval_seconds=0.25) as alice:
         await asyncio.wait_for(enough.wait(), HANG_SECONDS)
         with pytest.raises(Unreachable, match=f"no relay of {url}"):
             await alice.wait_connected(0.01)
@@ -107,7 +105,7 @@ async def test_retries_are_as_far_apart_as_reconnect_interval_seconds_says() -> 
             await alice.publish(event(), timeout_seconds=0.05)
     # From the start: a connection that was noticed late is nearer to the next. Timers may be a bit early.
     assert moments[3] - began >= 3 * 0.25 - 0.02
-    assert RelayClientSettings().reconnect_interval_seconds == 5
+    assert relay_client.RECONNECT_INTERVAL_SECONDS == 5
 
 
 async def test_nothing_is_lost_or_doubled_when_a_relay_restarts_again_and_again(
@@ -115,7 +113,7 @@ async def test_nothing_is_lost_or_doubled_when_a_relay_restarts_again_and_again(
 ) -> None:
     url = f"ws://127.0.0.1:{port}"
     sent = [event(correlation_id=f"c-{number}") for number in range(150)]
-    async with RelayClient([url], ALICE, QUICK) as alice, RelayClient([url], BOB, QUICK) as bob:
+    async with quick_relay_client([url], ALICE) as alice, quick_relay_client([url], BOB) as bob:
         subscription = bob.subscribe(BOBS)
         listening = asyncio.create_task(received_ids(subscription, len(sent)))
 
@@ -168,8 +166,8 @@ async def test_a_relay_that_drops_delays_reorders_and_repeats_loses_nothing_and_
         proxy.mangle = mangle
         monkeypatch.setattr("moot.xprotocol.endpoint.relay_session.OK_TIMEOUT_SECONDS", 0.3)
         async with (
-            RelayClient([proxy.url], ALICE, QUICK) as alice,
-            RelayClient([proxy.url], BOB, QUICK) as bob,
+            quick_relay_client([proxy.url], ALICE) as alice,
+            quick_relay_client([proxy.url], BOB) as bob,
         ):
             subscription = bob.subscribe(BOBS)
             sent = [event() for _ in range(40)]
@@ -197,7 +195,7 @@ async def test_a_relay_that_withholds_its_ok_is_left_for_the_next(
         )
         monkeypatch.setattr("moot.xprotocol.endpoint.relay_client.PREFERRED_RETRY_SECONDS", 60)
         monkeypatch.setattr("moot.xprotocol.endpoint.relay_session.OK_TIMEOUT_SECONDS", 0.2)
-        async with RelayClient([proxy.url, other.url], ALICE, QUICK) as alice:
+        async with quick_relay_client([proxy.url, other.url], ALICE) as alice:
             sent = event()
             assert await alice.publish(sent) == other.url
             assert await other.store.get(sent.event.id) == sent.raw
@@ -213,8 +211,8 @@ async def test_a_forgery_under_the_id_of_an_event_does_not_hide_it(tmp_path: Pat
 
         proxy.mangle = forge
         async with (
-            RelayClient([proxy.url], ALICE, QUICK) as alice,
-            RelayClient([proxy.url], BOB, QUICK) as bob,
+            quick_relay_client([proxy.url], ALICE) as alice,
+            quick_relay_client([proxy.url], BOB) as bob,
         ):
             subscription = bob.subscribe(BOBS)
             sent = event()
@@ -230,8 +228,8 @@ async def test_a_listener_that_is_slow_holds_a_bounded_queue_and_still_hears_all
     monkeypatch.setattr("moot.xprotocol.endpoint.relay_subscriptions.MAX_QUEUED_EVENTS", 8)
     async with (
         relay_in(tmp_path) as relay,
-        RelayClient([relay.url], ALICE, QUICK) as alice,
-        RelayClient([relay.url], BOB, QUICK) as bob,
+        quick_relay_client([relay.url], ALICE) as alice,
+        quick_relay_client([relay.url], BOB) as bob,
     ):
         subscription = bob.subscribe(BOBS)
         await subscription.wait_stored()
@@ -252,7 +250,7 @@ async def test_what_a_relay_will_never_take_is_said_at_once_and_what_it_takes_la
 ) -> None:
     monkeypatch.setattr("moot.xprotocol.relay.relay.MAX_SENDER_BURST_EVENTS", 2)
     monkeypatch.setattr("moot.xprotocol.relay.relay.SENDER_EVENTS_PER_SECOND", 5)
-    async with relay_in(tmp_path) as relay, RelayClient([relay.url], ALICE, QUICK) as alice:
+    async with relay_in(tmp_path) as relay, quick_relay_client([relay.url], ALICE) as alice:
         old = event(now=time.time() - 9_000, ttl=60)
         with pytest.raises(RelayRefused, match="expired"):
             await alice.publish(old)
@@ -261,7 +259,7 @@ async def test_what_a_relay_will_never_take_is_said_at_once_and_what_it_takes_la
 
 
 async def test_a_subscription_that_a_relay_refuses_ends_with_its_words(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, RelayClient([relay.url], ALICE, QUICK) as alice:
+    async with relay_in(tmp_path) as relay, quick_relay_client([relay.url], ALICE) as alice:
         with pytest.raises(RelayRefused, match="restricted"):
             await anext(alice.subscribe(BOBS))
         with pytest.raises(RelayRefused, match="invalid"):
@@ -272,7 +270,7 @@ async def test_a_subscription_that_a_relay_refuses_ends_with_its_words(tmp_path:
 
 async def test_more_events_than_max_pending_events_are_refused_before_they_are_sent(port: int) -> None:
     url = f"ws://127.0.0.1:{port}"
-    async with RelayClient([url], ALICE, replace(QUICK, max_pending_events=2)) as alice:
+    async with RelayClient([url], ALICE, max_pending_events=2) as alice:
         waiting = [
             asyncio.create_task(alice.publish(event(), timeout_seconds=HANG_SECONDS)) for _ in range(2)
         ]
@@ -302,7 +300,7 @@ async def test_an_event_that_finds_no_room_while_others_are_sent_again_is_sent_t
             self.waited_for.set()
             await self.has_room.wait()
 
-    alice, session, events = RelayClient(["ws://full"], ALICE, QUICK), FullSession(), [event(), event()]
+    alice, session, events = quick_relay_client(["ws://full"], ALICE), FullSession(), [event(), event()]
     alice._session = session  # type: ignore[assignment]
     publishing = []
     async with bounded():
@@ -343,7 +341,7 @@ async def test_what_is_no_relay_is_left_and_the_next_is_used(
         relay_in(tmp_path) as relay,
     ):
         url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
-        async with RelayClient([url, relay.url], ALICE, QUICK) as alice:
+        async with quick_relay_client([url, relay.url], ALICE) as alice:
             assert await alice.wait_connected(HANG_SECONDS) == relay.url
 
 

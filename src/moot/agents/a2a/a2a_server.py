@@ -46,6 +46,8 @@ from moot.resilience.task_set import end_tasks, wait_for_any
 
 # How long the body of one request may take.
 BODY_SECONDS: Final = 30.0
+# Of one address, with a token or without: callers keep a card.
+MAX_CARDS_PER_MINUTE: Final = 120
 # Of one request: twice the largest message.
 MAX_BODY_BYTES: Final = 1 << 20
 
@@ -105,9 +107,8 @@ class CallerGate:
     def __init__(self, app: ASGIApp, callers: Callers, settings: ServeSettings) -> None:
         self._app = app
         self._callers = callers
-        self._limits = settings.limits
         self._members = settings.members
-        self._cards = sliding_windows(self._limits.max_cards_per_minute, 60.0, max_keys=MAX_ADDRESSES)
+        self._cards = sliding_windows(MAX_CARDS_PER_MINUTE, 60.0, max_keys=MAX_ADDRESSES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -152,7 +153,7 @@ class CallerGate:
         """Count a card that anybody may ask for; raises CallerDenied when an address asks too often."""
         address = scope["client"][0] if scope.get("client") else ""
         if wait := self._cards.take(network_of(address), time.monotonic()):
-            text = "too many cards (max_cards_per_minute): keep the card that you have"
+            text = "too many cards: keep the card that you have"
             raise CallerDenied(429, text, retry_after_seconds=wait)
 
     async def _serve(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
@@ -228,7 +229,7 @@ async def published(space: JoinedSpace, settings: ServeSettings) -> AsyncIterato
     folder = settings.state_folder / "tasks"
     use_folder(settings.state_folder, what="the state folder", option="--state DIR")
     use_folder(folder, what="the state folder", option="--state DIR")
-    book = TaskBook(folder, settings.limits)
+    book = TaskBook(folder, settings.max_open_tasks)
     push = PushSender(settings)
     book.on_event = push.handle
     tracker = TaskTracker(space, book, settings)

@@ -34,6 +34,8 @@ MAX_REQUESTS_AT_ONCE: Final = 32
 
 log = logging.getLogger(__name__)
 
+# Of one address, those that are told why; further ones get 429. As many as a gateway tells.
+MAX_WRONG_TOKENS_PER_MINUTE: Final = 60
 # Connected at once: each has a connection to the gateway.
 MAX_CALLERS: Final = 100
 # Addresses and tokens whose rate is remembered.
@@ -80,11 +82,10 @@ class Callers:
         self._refused_names = {own_name, *settings.members}
         self._connections: dict[str, _CallerConnection] = {}
         self._tasks = TaskSet("callers")
-        limits = settings.limits
-        self._wrong_tokens = sliding_windows(limits.max_wrong_tokens_per_minute, 60.0, max_keys=MAX_ADDRESSES)
+        self._wrong_tokens = sliding_windows(MAX_WRONG_TOKENS_PER_MINUTE, 60.0, max_keys=MAX_ADDRESSES)
         self._attempts = asyncio.Semaphore(_MAX_ATTEMPTS)
         self._admitted = 0
-        self._requests = sliding_windows(limits.max_requests_per_minute, 60.0, max_keys=MAX_ADDRESSES)
+        self._requests = sliding_windows(settings.max_requests_per_minute, 60.0, max_keys=MAX_ADDRESSES)
         # Whether a caller has something open; set by whoever knows.
         self.has_open_tasks: Callable[[str], bool] = lambda _: False
         # Told of a caller that was removed from the space, or whose token was.
@@ -123,7 +124,7 @@ class Callers:
             wait = self._wrong_tokens.take(network_of(address), time.monotonic())
         if not wait:
             return CallerDenied(fault.status, str(fault), retry_after_seconds=fault.retry_after_seconds)
-        text = "too many wrong tokens (max_wrong_tokens_per_minute): try again later"
+        text = "too many wrong tokens: try again later"
         return CallerDenied(429, text, retry_after_seconds=wait)
 
     async def _hold(self, digest: str, connection: _CallerConnection, token: str) -> None:

@@ -72,6 +72,8 @@ from moot.resilience.task_set import TaskSet, end_tasks
 
 # A call of a tool that needs no approval.
 CALL_SECONDS: Final = 300.0
+# How long a request waits for its task to be settled, unless it says that it does not wait.
+BLOCKING_SECONDS: Final = 300.0
 # Messages of a caller to one task.
 MAX_TASK_MESSAGES: Final = 1_000
 # Targets of push notifications of one task.
@@ -297,7 +299,7 @@ class MemberRequestHandler(RequestHandler):
         if not has_begun and served.task.status.state in SETTLED:
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.limits.blocking_seconds):
+            async with asyncio.timeout(BLOCKING_SECONDS):
                 async for _ in events:
                     if served.task.status.state in SETTLED:
                         return

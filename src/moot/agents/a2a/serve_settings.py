@@ -1,26 +1,10 @@
-"""Settings and limits of members that are published as A2A agents."""
+"""Settings of members that are published as A2A agents."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from moot.participant.programs.join_target import MemberSettings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeLimits:
-    """Limits of what callers may use up. They are strangers with a token."""
-
-    # Requests of one caller within a minute.
-    max_requests_per_minute: int = 600
-    # Wrong tokens of one address that are told why within a minute; further ones get 429.
-    max_wrong_tokens_per_minute: int = 60
-    # Cards that one address without a token may ask for within a minute: callers keep a card.
-    max_cards_per_minute: int = 120
-    # Tasks of one caller that are open.
-    max_open_tasks: int = 20
-    # How long a request waits for a task to be settled, if it wants to wait.
-    blocking_seconds: float = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,4 +21,6 @@ class ServeSettings(MemberSettings):
     share_reasoning: bool = False
     # Push notifications to addresses of our own network, also by plain HTTP.
     allow_private_push: bool = False
-    limits: ServeLimits = field(default_factory=ServeLimits)
+    # What one caller, a stranger with a token, may use up: requests within a minute, and tasks that are open.
+    max_requests_per_minute: int = 600
+    max_open_tasks: int = 20

@@ -33,7 +33,6 @@ from a2a.utils.errors import TaskNotFoundError, UnsupportedOperationError
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from moot.agents.a2a.agent_client import ENDED
-from moot.agents.a2a.serve_settings import ServeLimits
 from moot.participant.connection.envelope_writer import new_id
 from moot.resilience.atomic_file import write_atomically
 from moot.resilience.steady_clock import SteadyClock
@@ -114,11 +113,11 @@ class ServedTask:
 class TaskBook:
     """All tasks. `on_event` is told of each change after it was written."""
 
-    def __init__(self, folder: Path, limits: ServeLimits) -> None:
+    def __init__(self, folder: Path, max_open_tasks: int) -> None:
         self.on_event: Callable[[ServedTask, TaskEvent], None] | None = None
         self.clock = SteadyClock()
         self._folder = folder
-        self._limits = limits
+        self._max_open_tasks = max_open_tasks
         self._tasks: dict[str, ServedTask] = {}
         self._by_chat: dict[str, ServedTask] = {}
         self._by_proposal: dict[str, ServedTask] = {}
@@ -154,11 +153,9 @@ class TaskBook:
 
     def create(self, owner: str, member: str, context_id: str) -> ServedTask:
         """A new task; raises UnsupportedOperationError."""
-        limits = self._limits
-        if self.open_of(owner) >= limits.max_open_tasks:
-            raise UnsupportedOperationError(
-                f"{limits.max_open_tasks} tasks are open already (max_open_tasks): end one first"
-            )
+        most = self._max_open_tasks
+        if self.open_of(owner) >= most:
+            raise UnsupportedOperationError(f"{most} tasks are open already (max_open_tasks): end one first")
         self.prune()
         if len(self._tasks) >= MAX_TASKS:
             ended = self._most_dispensable()

@@ -10,7 +10,6 @@ from typing import Literal
 from moot.box.boxed_child import Box
 from moot.participant.programs.chat_intake import Answers
 from moot.participant.programs.join_target import MemberSettings
-from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,4 +37,3 @@ class AcpSettings(MemberSettings):
     # Join although the probe showed that it acts without asking.
     accept_unasked: bool = False
     answers: Answers = "named"
-    restart: RestartPolicy = DEFAULT_RESTART

@@ -134,7 +134,6 @@ class SupervisedAgent:
         """Start the agent again whenever it ends, until `is_closing` is set."""
         await keep_running(
             self._run_once,
-            self._settings.restart,
             should_restart=lambda _: not self.is_closing,
             on_delay=lambda why, seconds: log.info(
                 "the agent is started again", extra={"why": why, "seconds": round(seconds, 1)}

@@ -44,9 +44,9 @@ async def bridged(
 
     `on_opened` is given the server as soon as it is started, before it has answered anything.
     """
-    if settings.plans and settings.credentials != "server":
+    if settings.config.plans and settings.config.credentials != "server":
         raise UsageError("plans are made with the account of the bridge: credentials has to be server")
-    pins = Pins(settings.server.label, settings.pins_file, withhold=settings.pin)
+    pins = Pins(settings.server.label, settings.pins_file, withhold=settings.config.pin)
     server, sign_in, options = settings.server, None, settings.upstream
     if settings.secrets is not None:
         settings.secrets.check_box(has_box=settings.box is not None)
@@ -58,10 +58,10 @@ async def bridged(
             settings.oauth,
             space=settings.space,
             options=options,
-            credentials=settings.credentials,
+            credentials=settings.config.credentials,
         )
         server = replace(server, auth=sign_in.credential)
-    elif settings.credentials != "server":
+    elif settings.config.credentials != "server":
         raise UsageError("only a server with a URL is called with accounts of members")
     reports = overlay = None
     if settings.box is not None and isinstance(server, StdioServer):
@@ -80,7 +80,7 @@ async def bridged(
         box_reports=reports,
         has_secrets=settings.secrets is not None,
         overlay=overlay,
-        plans=settings.plans,
+        plans=settings.config.plans,
     )
     async with open_upstream(server, options, member.callbacks()) as upstream:
         if on_opened is not None:

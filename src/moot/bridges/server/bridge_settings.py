@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from moot.box.boxed_child import Box
-from moot.bridges.server.call_identity import CredentialsOf
 from moot.bridges.server.call_secrets import CallSecrets
+from moot.config.configuration import McpServerConfig
 from moot.mcp.upstream import DEFAULT_OPTIONS, Server, UpstreamOptions
 from moot.oauth.oauth_settings import OAuthSettings
 from moot.participant import ParticipantLimits
@@ -25,20 +25,16 @@ class BridgeSettings(JoinTarget):
     # Values that only the bridge knows; None: it has none.
     secrets: CallSecrets | None = None
     dialect: DialectName = "mew"
-    # D-87: a tool whose definition changed is withheld until somebody accepts it.
-    pin: bool = True
+    # Of what a file says of the server: `pin` (D-87), `plans`, and whose account calls use (`credentials`).
+    config: McpServerConfig = field(default_factory=McpServerConfig)
     # Where pins are kept; None: only while the bridge runs.
     pins_file: Path | None = None
-    # Proposed calls are planned by the tools that theirs name for it, and made while the plan holds.
-    plans: bool = False
     # Accept, once, every tool that changed since the last start.
     accept_changes: bool = False
     # Do not join if the first attempt to start the server fails.
     must_start: bool = False
     # How to sign in at a server over HTTP that asks for it; None: never.
     oauth: OAuthSettings | None = None
-    # Whose account calls use: the bridge's own, or that of who wanted the call, or of who sent it.
-    credentials: CredentialsOf = "server"
     # How to talk to the server.
     upstream: UpstreamOptions = DEFAULT_OPTIONS
     member: ParticipantLimits = field(default_factory=lambda: ParticipantLimits(max_running_requests=256))

@@ -29,7 +29,6 @@ from moot.operations.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.agents.a2a.a2a_member import A2aMember
-    from moot.agents.a2a.serve_settings import ServeLimits
     from moot.config.connect_settings import ConnectSettings
 
 # Limits of 0.2 that nobody tuned: name → the module of `moot.agents.a2a` whose constant it is now.
@@ -47,7 +46,8 @@ _FORMER_OF_JOIN: Final = (
 _FORMER_OF_SERVE: Final = (
     {"body_seconds": "a2a_server", "idle_seconds": "callers", "settle_seconds": "task_tracker"}
     | {"max_body_bytes": "a2a_server", "max_requests_at_once": "callers", "max_callers": "callers"}
-    | {"max_tasks": "task_book"}
+    | {"max_wrong_tokens_per_minute": "callers", "max_cards_per_minute": "a2a_server"}
+    | {"max_tasks": "task_book", "blocking_seconds": "request_handler"}
     | dict.fromkeys(("keep_seconds", "task_seconds"), "task_book")
     | dict.fromkeys(("max_message_chars", "max_message_bytes", "max_id_chars"), "message_content")
     | dict.fromkeys(("call_seconds", "max_task_messages", "max_push_targets"), "request_handler")
@@ -181,28 +181,23 @@ def _tell_former(given: list[str]) -> None:
             raise UsageError(f"--limit {each}: no such limit. There is none to set")
 
 
-def _limits(given: list[str]) -> ServeLimits:
-    """The limits with those that were given; raises UsageError."""
-    from moot.agents.a2a.serve_settings import ServeLimits
+def _limits(given: list[str]) -> dict[str, Any]:
+    """The settings that were given; raises UsageError."""
+    from moot.agents.a2a.serve_settings import ServeSettings
 
-    limits = ServeLimits()
-    known = {each.name: getattr(limits, each.name) for each in dataclasses.fields(limits)}
+    known = {each.name: each.default for each in dataclasses.fields(ServeSettings) if each.type == "int"}
+    limits: dict[str, int] = {}
     for each in given:
         name, _, text = each.partition("=")
         if _is_former(name, _FORMER_OF_SERVE):
             continue
         if name not in known:
             raise UsageError(f"--limit {each}: no such limit. There are: {', '.join(known)}")
-        kind = type(known[name])
-        try:
-            number = kind(text)
-        except ValueError:
-            number = 0
-        if not 0 < number < float("inf"):
-            what = "a whole number" if kind is int else "a number"
-            raise UsageError(f"--limit {each}: {what} above 0, as {name}={known[name]:g}")
-        known[name] = number
-    return ServeLimits(**known)
+        number = int(text) if text.isdecimal() else 0
+        if number < 1:
+            raise UsageError(f"--limit {each}: a whole number above 0, as {name}={known[name]}")
+        limits[name] = number
+    return limits
 
 
 def run_join(options: argparse.Namespace) -> int:
@@ -297,7 +292,7 @@ async def _serve(options: argparse.Namespace) -> int:
             console=console_address(where.url),
             share_reasoning=options.share_reasoning,
             allow_private_push=options.allow_private_push,
-            limits=limits,
+            **limits,
         )
         async with (
             connect(settings.gateway, settings.space, settings.token, name=settings.name) as space,

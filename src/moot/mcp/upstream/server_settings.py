@@ -17,7 +17,6 @@ from moot.mcp.stdio_child import Command
 from moot.mcp.upstream.connection import Listener
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
-from moot.resilience.restart_loop import RestartPolicy
 
 # Nested arrays and objects in one message: a space takes 64 levels, its own two included.
 MAX_DEPTH: Final = 60
@@ -89,8 +88,6 @@ class UpstreamLimits:
     health_seconds: float = 5.0
     # Calls in progress at once: more than that is a loop.
     max_calls: int = 256
-    # Between two attempts to start.
-    restart: RestartPolicy = field(default_factory=RestartPolicy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,7 +170,6 @@ class Supervisor:
         try:
             await keep_running(
                 self._run_once,
-                self._limits.restart,
                 should_restart=lambda _: not self._refused,
                 on_delay=lambda reason, _: self._report_down(reason),
                 at_once=lambda _: self._is_wanted,

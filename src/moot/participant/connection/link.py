@@ -210,7 +210,6 @@ class Link:
                 self._options.websocket_url(self.url),
                 self,
                 headers=self._options.headers(),
-                message_bytes=self._limits.message_bytes,
                 connect_seconds=min(websocket_client.CONNECT_SECONDS, try_seconds),
                 ping_seconds=min(ping_seconds, SILENT_GATEWAY_SECONDS) if has_others else ping_seconds,
                 open_socket=self._options.open_socket,
@@ -266,7 +265,7 @@ class Link:
         try:
             # Stream data; no JSON text starts so.
             if data.startswith(b"#"):
-                frame = read_frame(data, binary=binary, max_bytes=self._limits.message_bytes)
+                frame = read_frame(data, binary=binary, max_bytes=websocket_client.MESSAGE_BYTES)
                 if self.phase == "joined":
                     self._receiver.handle_frame(frame)
                 return

@@ -25,6 +25,8 @@ from moot.space.members.member import Session, SpaceMember
 from moot.space.state import State
 from moot.space.stream_table import SERVER_FIELDS, StreamRecord
 
+# D-39: how long a stream waits for its owner to come back, as after a reload of a page or a lost network.
+OWNER_GRACE_SECONDS: Final = 60.0
 # Members that one stream may be aimed at.
 MAX_TARGETS: Final = 256
 # What late joiners are told of a stream stays in memory and in every welcome.
@@ -269,7 +271,7 @@ def owner_returned(state: State, owner: Name) -> None:
 
 
 def _orphan(state: State, stream: StreamRecord, now: float) -> None:
-    stream.closes_at = now + state.limits.stream_owner_grace_seconds
+    stream.closes_at = now + OWNER_GRACE_SECONDS
     state.deadlines.schedule(stream.closes_at, "stream", stream.id)
 
 

@@ -50,8 +50,7 @@ from moot.xprotocol.adapter.trust_chain.own_chain import (
     trust_anchors,
 )
 from moot.xprotocol.adapter.trust_chain.revoked_keys import RevokedKeys
-from moot.xprotocol.endpoint.relay_client import RelayClient
-from moot.xprotocol.endpoint.relay_session import RelayClientSettings
+from moot.xprotocol.endpoint.relay_client import MAX_PENDING_EVENTS, RelayClient
 from moot.xprotocol.event_store.event_store import EventStore
 from moot.xprotocol.events.access_rights import Access
 from moot.xprotocol.events.events import REVOKE, SignedPublic
@@ -192,11 +191,13 @@ class Adapter:
 
     def _make_relays(self) -> RelayClient:
         relay = self.settings.relay
-        settings = RelayClientSettings(
+        return RelayClient(
+            relay.urls,
+            self.identity,
             reconnect_interval_seconds=relay.reconnect_interval_seconds,
-            max_pending_events=4 * self.settings.limits.max_calls + 1_024,
+            max_pending_events=4 * self.settings.limits.max_calls + MAX_PENDING_EVENTS,
+            on_change=self._relay_changed,
         )
-        return RelayClient(relay.urls, self.identity, settings, on_change=self._relay_changed)
 
     async def _compose(self) -> None:
         """Make all parts; none of them is opened here."""

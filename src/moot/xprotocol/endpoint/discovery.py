@@ -124,14 +124,7 @@ async def discover(endpoint: str, policy: FetchPolicy, lookup: Lookup) -> Discov
         except NoDnsAnswer as fault:
             notes.append(str(fault))
     url = _document_url(name, record, policy)
-    document_policy = FetchPolicy(
-        timeout_seconds=policy.timeout_seconds,
-        max_bytes=min(policy.max_bytes, MAX_DOCUMENT_BYTES),
-        allow_private=policy.allow_private,
-        ca_file=policy.ca_file,
-        resolve=policy.resolve,
-    )
-    document = await fetch_json(url, document_policy)
+    document = await fetch_json(url, policy, max_bytes=MAX_DOCUMENT_BYTES)
     if not isinstance(document, dict):
         raise BadDocument(f"{url} is not a JSON object")
     return _combine(name, document, record, policy, url, notes)

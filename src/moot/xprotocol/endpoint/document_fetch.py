@@ -17,6 +17,10 @@ from moot.protocol import strict_json
 from moot.protocol.operation import Json
 
 MAX_URL_CHARS: Final = 2_048
+# Name, connection and answer together, unless less is left.
+DISCOVERY_SECONDS: Final = 15.0
+# A catalogue of a thousand tools with their schemas is smaller.
+MAX_DISCOVERY_BYTES: Final = 8 << 20
 
 
 class BadDocument(MootError):
@@ -27,9 +31,7 @@ class BadDocument(MootError):
 class FetchPolicy:
     """How far fetches go. `ca_file` are authorities beside which no other counts; None: the system's."""
 
-    # Name, connection and answer together.
-    timeout_seconds: float = 15.0
-    max_bytes: int = 8 << 20
+    timeout_seconds: float = DISCOVERY_SECONDS
     # Also lets plain HTTP through, to loopback addresses only.
     allow_private: bool = False
     ca_file: Path | None = None
@@ -66,19 +68,19 @@ def check_url(url: str, reach: FetchPolicy) -> SplitResult:
     return parts
 
 
-async def fetch_json(url: str, reach: FetchPolicy) -> Json:
+async def fetch_json(url: str, reach: FetchPolicy, *, max_bytes: int = MAX_DISCOVERY_BYTES) -> Json:
     """The JSON at an address; raises ForbiddenAddress, Unreachable, BadDocument."""
     parts = check_url(url, reach)
     client = HttpClient(
         timeout_seconds=reach.timeout_seconds,
-        max_bytes=reach.max_bytes,
+        max_bytes=max_bytes,
         tls=tls_context(reach.ca_file) if parts.scheme == "https" else None,
         open_socket=reach.open_socket,
     )
     try:
         response = await client.get(url)
     except ResponseTooLarge:
-        raise BadDocument(f"{_shown(url)} is larger than {reach.max_bytes} bytes") from None
+        raise BadDocument(f"{_shown(url)} is larger than {max_bytes} bytes") from None
     if 300 <= response.status < 400:
         raise BadDocument(f"{_shown(url)} redirects, and redirects are not followed: serve it there itself")
     if response.status != 200:

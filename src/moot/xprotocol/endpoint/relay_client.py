@@ -26,12 +26,16 @@ from moot.protocol.operation import Json
 from moot.xprotocol.endpoint import relay_session
 from moot.xprotocol.endpoint.document_fetch import FetchPolicy
 from moot.xprotocol.endpoint.relay_messages import PublishResult
-from moot.xprotocol.endpoint.relay_session import RelayClientSettings, RelaySession
+from moot.xprotocol.endpoint.relay_session import RelaySession
 from moot.xprotocol.endpoint.relay_subscriptions import RelayRefused, RelaySubscription
 from moot.xprotocol.events.events import Signed
 from moot.xprotocol.events.relay_auth import relay_address
 from moot.xprotocol.identity.keys import Identity
 
+# XP 3.1: the wait after all relays have failed.
+RECONNECT_INTERVAL_SECONDS: Final = 5.0
+# Published events without an OK.
+MAX_PENDING_EVENTS: Final = 1_024
 # On a fallback: how often the preferred relay is tried.
 PREFERRED_RETRY_SECONDS: Final = 60.0
 # Between two tries of an event that the relay refused for the moment.
@@ -40,7 +44,6 @@ PUBLISH_RETRY_SECONDS: Final = 1.0
 log = logging.getLogger(__name__)
 
 _WATCH_SECONDS: Final = 0.5
-DEFAULT_SETTINGS: Final = RelayClientSettings()
 
 
 class _PendingPublish:
@@ -64,8 +67,9 @@ class RelayClient:
         self,
         urls: Sequence[str],
         identity: Identity,
-        settings: RelayClientSettings = DEFAULT_SETTINGS,
         *,
+        reconnect_interval_seconds: float | None = None,
+        max_pending_events: int = MAX_PENDING_EVENTS,
         on_change: Callable[[str | None], None] = lambda _url: None,
         fetch_policy: FetchPolicy | None = None,
     ) -> None:
@@ -80,7 +84,8 @@ class RelayClient:
             relay_address(url)
         self.urls = tuple(dict.fromkeys(urls))
         self._identity = identity
-        self._settings = settings
+        self._reconnect_seconds = reconnect_interval_seconds or RECONNECT_INTERVAL_SECONDS
+        self._max_pending = max_pending_events
         self._on_change = on_change
         self._fetch_policy = fetch_policy
         self._session: RelaySession | None = None
@@ -147,10 +152,10 @@ class RelayClient:
         event_id = signed.event.id
         pending = self._pending.get(event_id)
         if pending is None:
-            if len(self._pending) >= self._settings.max_pending_events:
+            if len(self._pending) >= self._max_pending:
                 raise OutboxFull(
                     f"{len(self._pending)} events wait for a relay's OK and max_pending_events is "
-                    f"{self._settings.max_pending_events}: wait until some have it"
+                    f"{self._max_pending}: wait until some have it"
                 )
             pending = self._pending[event_id] = _PendingPublish(signed.raw)
             self._send(pending)
@@ -261,7 +266,7 @@ class RelayClient:
             listener.fail(RelayRefused(session.url, reason))
             return
         loop = asyncio.get_running_loop()
-        loop.call_later(self._settings.reconnect_interval_seconds, self._resubscribe, session, subscription)
+        loop.call_later(self._reconnect_seconds, self._resubscribe, session, subscription)
 
     def _resubscribe(self, session: RelaySession, subscription: str) -> None:
         listener = self._subscriptions.get(subscription)
@@ -301,7 +306,7 @@ class RelayClient:
                 index += 1
                 if index == len(self.urls):
                     index = 0
-                    await asyncio.sleep(self._settings.reconnect_interval_seconds)
+                    await asyncio.sleep(self._reconnect_seconds)
         except Exception:
             # A connection's task: nobody awaits it before the end.
             log.exception("the relay client failed")
@@ -317,7 +322,7 @@ class RelayClient:
 
     async def _open_session(self, url: str) -> RelaySession | None:
         try:
-            return await RelaySession.open(url, self._identity, self, self._settings, self._fetch_policy)
+            return await RelaySession.open(url, self._identity, self, self._fetch_policy)
         except (Unreachable, UpgradeRefused, TimedOut, ConnectionLost, ForbiddenAddress) as fault:
             self.last_fault = fault
             log.info("a relay is unavailable", extra={"relay": url, "fault": str(fault)})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 from moot.errors import ConnectionLost, OutboxFull, TimedOut
@@ -48,16 +48,6 @@ _CLOSE_SECONDS = 1.0
 _MESSAGE_BYTES: Final = MAX_EVENT_BYTES + 1_024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayClientSettings:
-    """XP 3.1 names the first; the others are ours."""
-
-    # XP 3.1: wait after all relays have failed.
-    reconnect_interval_seconds: float = 5.0
-    # Published events without an OK.
-    max_pending_events: int = 1_024
-
-
 class SessionListener(Protocol):
     """Callbacks for a relay's messages. Called on the loop; they must not block or raise."""
 
@@ -73,14 +63,13 @@ class SessionListener(Protocol):
 class RelaySession:
     """Made by `open`; ended when `ended` is set."""
 
-    def __init__(self, url: str, listener: SessionListener, settings: RelayClientSettings) -> None:
+    def __init__(self, url: str, listener: SessionListener) -> None:
         self.url = url
         self.ended = asyncio.Event()
         self.reason = ""
         # The time until which no event can have been missed; known when it has ended.
         self.complete_until = 0.0
         self._listener = listener
-        self._settings = settings
         self._faults = 0
         self._listening: ClientSocket | None = None
         self._publishing: ClientSocket | None = None
@@ -95,7 +84,6 @@ class RelaySession:
         url: str,
         identity: Identity,
         listener: SessionListener,
-        settings: RelayClientSettings,
         fetch_policy: FetchPolicy | None = None,
     ) -> RelaySession:
         """Connect and authenticate; raises Unreachable, UpgradeRefused, TimedOut, ConnectionLost.
@@ -103,7 +91,7 @@ class RelaySession:
         With `fetch_policy` the address is untrusted: it is resolved, checked and connected to in one step,
         which raises ForbiddenAddress.
         """
-        session = cls(url, listener, settings)
+        session = cls(url, listener)
         try:
             session._listening = await session._dial(fetch_policy, is_subscriber=True)
             session._publishing = await session._dial(fetch_policy, is_subscriber=False)

@@ -30,7 +30,6 @@ from moot.xprotocol.endpoint.document_fetch import FetchPolicy
 from moot.xprotocol.endpoint.endpoint_caller import NO_PROOFS, CallProofs, EndpointCaller
 from moot.xprotocol.endpoint.known_endpoints import FILE_NAME, KnownEndpoints
 from moot.xprotocol.endpoint.relay_client import RelayClient
-from moot.xprotocol.endpoint.relay_session import RelayClientSettings
 from moot.xprotocol.events.access_rights import MAX_PROOFS
 from moot.xprotocol.events.delegation import read_chain
 from moot.xprotocol.events.events import DEFAULT_TTL_SECONDS, SignedPublic, read
@@ -39,8 +38,6 @@ from moot.xprotocol.identity.keys import Identity
 from moot.xprotocol.translation.announcement import MirroredSource
 
 # Discovery of one endpoint: DNS, well-known document, catalog.
-DISCOVERY_SECONDS: Final = 15.0
-MAX_DISCOVERY_BYTES: Final = 8 << 20
 # Tools of one XProtocol endpoint; MCP clients show them all to their model.
 MAX_TOOLS_PER_ENDPOINT: Final = 1_000
 # Concurrent calls to XProtocol endpoints.
@@ -119,7 +116,6 @@ class Outbound:
         on_change: Callable[[], None] = lambda: None,
         on_call: Callable[[AuditedCall], None] = lambda _call: None,
         accepts_calls: Callable[[], bool] = lambda: True,
-        relay_settings: RelayClientSettings | None = None,
         lookup: Lookup | None = None,
         fetch_policy: FetchPolicy | None = None,
     ) -> None:
@@ -142,9 +138,7 @@ class Outbound:
         self._last_mirrored: list[MirroredSource] = []
         self._sources: dict[str, OutboundSource] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._relay_pool = RelayPool(
-            identity, self.caller, relays, listens_for_answers=listens_for_answers, settings=relay_settings
-        )
+        self._relay_pool = RelayPool(identity, self.caller, relays, listens_for_answers=listens_for_answers)
         self.backend = EndpointsBackend(
             lambda: self.sources,
             settle_seconds=SETTLE_SECONDS,
@@ -157,8 +151,7 @@ class Outbound:
             relay_pool=self._relay_pool,
             known_endpoints=KnownEndpoints(None if store is None else store / FILE_NAME),
             lookup=lookup or dns_lookup(),
-            fetch_policy=fetch_policy
-            or FetchPolicy(timeout_seconds=DISCOVERY_SECONDS, max_bytes=MAX_DISCOVERY_BYTES),
+            fetch_policy=fetch_policy or FetchPolicy(),
             store=store,
             max_tools=MAX_TOOLS_PER_ENDPOINT,
             on_change=self._changed,

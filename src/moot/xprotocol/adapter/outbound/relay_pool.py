@@ -11,7 +11,6 @@ from moot.xprotocol.endpoint.document_fetch import FetchPolicy
 from moot.xprotocol.endpoint.endpoint_caller import EndpointCaller
 from moot.xprotocol.endpoint.event_listener import EventListener
 from moot.xprotocol.endpoint.relay_client import RelayClient
-from moot.xprotocol.endpoint.relay_session import RelayClientSettings
 from moot.xprotocol.events.relay_auth import relay_address
 from moot.xprotocol.identity.keys import Identity
 
@@ -40,12 +39,10 @@ class RelayPool:
         home: RelayClient,
         *,
         listens_for_answers: bool = True,
-        settings: RelayClientSettings | None = None,
     ) -> None:
         self._identity = identity
         self._caller = caller
         self._home = home
-        self._settings = settings or RelayClientSettings()
         self._home_listener = EventListener(home, caller, listens_for_answers=listens_for_answers)
         self._pool: dict[_PoolKey, _PooledRelays] = {}
 
@@ -91,7 +88,7 @@ class RelayPool:
                 raise UsageError(
                     f"{MAX_RELAY_SETS} sets of relays are in use already: let sources share relays"
                 )
-            relays = RelayClient(urls, self._identity, self._settings, fetch_policy=fetch_policy)
+            relays = RelayClient(urls, self._identity, fetch_policy=fetch_policy)
             stack = AsyncExitStack()
             entry = self._pool[key] = _PooledRelays(EventListener(relays, self._caller), stack, 0)
             await stack.enter_async_context(relays)
