@@ -21,7 +21,7 @@ def add_command(commands: Any) -> None:
     parser = command(
         commands,
         "accept",
-        run,
+        run_accept,
         help="accept changed definitions",
         description="A changed tool of an MCP source with `pin: true`, and a contract of an endpoint "
         "that changed under the same version, are withheld until you accept them. Review them with "
@@ -34,7 +34,7 @@ def add_command(commands: Any) -> None:
     add_json(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run_accept(chosen: argparse.Namespace) -> int:
     from moot.operations.terminal_escape import printable
     from moot.xprotocol.adapter.operations.control_socket import send_control_request
 

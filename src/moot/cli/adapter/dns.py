@@ -20,7 +20,7 @@ def add_command(commands: Any) -> None:
     parser = command(
         commands,
         "dns",
-        run,
+        run_dns,
         help="print the DNS TXT record to publish",
         description="Prints the DNS record for xp://DOMAIN as a line of a zone file: the adapter's keys, its "
         "relay and the address of its well-known document. Publish exactly one, and serve "
@@ -33,7 +33,7 @@ def add_command(commands: Any) -> None:
     add_json(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run_dns(chosen: argparse.Namespace) -> int:
     import msgspec
 
     from moot.xprotocol.adapter.discovery.dns_record import TTL_SECONDS, record_name, record_of, zone_line

@@ -21,7 +21,7 @@ def add_command(commands: Any) -> None:
     parser = command(
         commands,
         "keygen",
-        run,
+        run_keygen,
         help="generate a keypair",
         description="Generates an Ed25519 key for signing and an X25519 key for encryption, writes both to a "
         "file that only you can read, and prints the public keys. A lost key cannot be recovered, "
@@ -41,7 +41,7 @@ def add_command(commands: Any) -> None:
     add_json(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run_keygen(chosen: argparse.Namespace) -> int:
     from moot.xprotocol.adapter.config.adapter_settings import KEY_FILE
     from moot.xprotocol.identity import keyfile
     from moot.xprotocol.identity.keys import Identity

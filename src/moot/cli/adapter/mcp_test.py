@@ -26,7 +26,7 @@ def add_command(commands: Any) -> None:
     parser = command(
         commands,
         "test-mcp",
-        run,
+        run_mcp_test,
         help="test the connection to an MCP server",
         description="Starts or connects to an MCP server like the adapter does, with the same credentials "
         "and environment, lists what it offers, and stops it. Exit code 0 when it answered, 1 "
@@ -38,7 +38,7 @@ def add_command(commands: Any) -> None:
     add_json(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run_mcp_test(chosen: argparse.Namespace) -> int:
     from moot.xprotocol.adapter.operations.source_inspection import inspect_sources
 
     settings, sources = inspected_sources(chosen.config, chosen.source)

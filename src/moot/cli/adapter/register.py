@@ -49,7 +49,7 @@ def add_command(commands: Any) -> None:
     parser = command(
         commands,
         "register",
-        run,
+        run_register,
         help="register the adapter's key with a parent key",
         description="Signs a delegation with a parent key: the adapter's key gets a list of capabilities "
         "until a given time. The delegation is written beside the adapter's key file, where the adapter "
@@ -94,7 +94,7 @@ def add_command(commands: Any) -> None:
     add_json(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run_register(chosen: argparse.Namespace) -> int:
     from moot.xprotocol.adapter.trust_chain.event_files import write_events
     from moot.xprotocol.adapter.trust_chain.key_registration import (
         LIFETIME_SECONDS,

@@ -23,7 +23,7 @@ def add_command(commands: Any) -> None:
     parser = command(
         commands,
         "reload",
-        run,
+        run_reload,
         help="reload the configuration of the running adapter",
         description="Makes the running adapter read its file again, like SIGHUP; the adapter also does so "
         "by itself when the file changes. Sources that did not change are not interrupted. A file with a "
@@ -34,7 +34,7 @@ def add_command(commands: Any) -> None:
     add_json(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run_reload(chosen: argparse.Namespace) -> int:
     from moot.operations.terminal_escape import printable
     from moot.xprotocol.adapter.operations.control_socket import send_control_request
 

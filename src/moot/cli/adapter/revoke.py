@@ -40,7 +40,7 @@ def add_command(commands: Any) -> None:
     parser = command(
         commands,
         "revoke",
-        run,
+        run_revoke,
         help="revoke a key, for good",
         description="Signs the revocation of a key, with the key itself or with one above it in a chain of "
         "delegations. The adapter stops, and adapters that call it refuse it, as soon as they receive the "
@@ -59,7 +59,7 @@ def add_command(commands: Any) -> None:
     add_json(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run_revoke(chosen: argparse.Namespace) -> int:
     from moot.operations.terminal_escape import printable
     from moot.xprotocol.adapter.trust_chain.event_files import write_events
     from moot.xprotocol.events.revocation import revoke

@@ -52,7 +52,7 @@ def add_command(commands: Any) -> None:
     parser = command(
         commands,
         "schemas",
-        run,
+        run_schemas,
         help="list the wrapped schemas",
         description="Starts the configured MCP servers, translates what they offer, and prints every "
         "schema that would be published: its kind and version, the capability that a call "
@@ -65,7 +65,7 @@ def add_command(commands: Any) -> None:
     add_json(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run_schemas(chosen: argparse.Namespace) -> int:
     from moot.operations.terminal_escape import printable
     from moot.xprotocol.adapter.operations.source_inspection import inspect_sources
     from moot.xprotocol.contracts.contracts import contract_json

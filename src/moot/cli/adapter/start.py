@@ -31,7 +31,7 @@ def add_command(commands: Any) -> None:
     parser = command(
         commands,
         "start",
-        run,
+        run_start,
         help="start the adapter",
         description="Runs the adapter in both directions. Creates its key if there is none. Ctrl-C and "
         "SIGTERM stop it; SIGHUP reloads the configuration.",
@@ -47,7 +47,7 @@ def add_command(commands: Any) -> None:
     add_json(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run_start(chosen: argparse.Namespace) -> int:
     from moot.cli.process.own_children import own_children
 
     if chosen.port is not None and not 0 <= chosen.port <= 65_535:
@@ -70,7 +70,7 @@ def _start(chosen: argparse.Namespace) -> int:
     set_up_logging(settings)
     if settings.discovery.publish_dns:
         print_record(settings)
-    return run_service(_run(settings, chosen.port, as_json=chosen.json))
+    return run_service(_serve_adapter(settings, chosen.port, as_json=chosen.json))
 
 
 def set_up_logging(settings: AdapterSettings) -> None:
@@ -100,7 +100,7 @@ def print_record(settings: AdapterSettings) -> None:
     print(zone_line(settings.discovery.domain, record_of(settings, identity)), file=sys.stderr)
 
 
-async def _run(settings: AdapterSettings, port: int | None, *, as_json: bool) -> int:
+async def _serve_adapter(settings: AdapterSettings, port: int | None, *, as_json: bool) -> int:
     import asyncio
     import signal
 

@@ -24,7 +24,7 @@ def add_command(commands: Any) -> None:
     parser = command(
         commands,
         "status",
-        run,
+        run_status,
         help="show the status of the running adapter",
         description="Queries the running adapter over its control socket, which only you can open. Exit code "
         "0 when it is running, 1 when it is not.",
@@ -34,7 +34,7 @@ def add_command(commands: Any) -> None:
     add_json(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run_status(chosen: argparse.Namespace) -> int:
     from moot.xprotocol.adapter.operations.control_socket import AdapterNotRunning, send_control_request
 
     control = chosen.control or control_of(chosen.config)

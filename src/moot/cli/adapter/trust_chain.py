@@ -40,7 +40,7 @@ def add_command(commands: Any) -> None:
     parser = command(
         commands,
         "trust-chain",
-        run,
+        run_trust_chain,
         help="walk and show a key's chain of trust",
         description="Walks from a key up to the root of its organisation and checks every link: signature, "
         "capabilities, validity and revocations. The delegations come from files, from the key's "
@@ -84,11 +84,11 @@ def add_command(commands: Any) -> None:
     add_json(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
-    return run_errand(_run(chosen))
+def run_trust_chain(chosen: argparse.Namespace) -> int:
+    return run_errand(_check_chain(chosen))
 
 
-async def _run(chosen: argparse.Namespace) -> int:
+async def _check_chain(chosen: argparse.Namespace) -> int:
     from moot.xprotocol.adapter.config.value_readers import read_key
     from moot.xprotocol.adapter.trust_chain.chain_evidence import ChainEvidence, walk_chain
 

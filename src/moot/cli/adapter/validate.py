@@ -24,7 +24,7 @@ def add_command(commands: Any) -> None:
     parser = command(
         commands,
         "validate",
-        run,
+        run_validate,
         help="check a configuration",
         description="Reads a configuration and reports everything that would keep the adapter from starting, "
         "each with the path of its key: unknown and mistyped keys, invalid values, missing files, "
@@ -51,7 +51,7 @@ def add_command(commands: Any) -> None:
     add_json(parser)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run_validate(chosen: argparse.Namespace) -> int:
     from moot.operations.terminal_escape import printable
     from moot.xprotocol.adapter.operations.config_validation import validate_config
 

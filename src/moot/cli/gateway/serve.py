@@ -47,10 +47,10 @@ def add_command(commands: Any, name: str) -> None:
         metavar="FILE",
         help="with --try-providers: which rule means the holder of this token, and why others do not",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_gateway)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_gateway(options: argparse.Namespace) -> int:
     if options.check:
         from moot.config import check, load
 

@@ -29,7 +29,7 @@ _FOLLOW_SECONDS: Final = 1.0
 def add_action(add: Callable[..., Any]) -> None:
     parser = add(
         "send",
-        run,
+        run_send,
         "send security events to a SIEM: sign-ins, refusals, grants, decisions, rules, pauses",
         "  moot journal send syslog+tls://siem.example.org:6514 --ocsf --follow\n"
         "  moot journal send https://siem.example.org/in --token-file siem.token --follow\n"
@@ -45,7 +45,7 @@ def add_action(add: Callable[..., Any]) -> None:
     parser.add_argument("--token-file", type=Path, metavar="FILE", help="with https: sent as a bearer token")
 
 
-def run(options: argparse.Namespace) -> int:
+def run_send(options: argparse.Namespace) -> int:
     folder = journal_folder_of(options)
     token = None if options.token_file is None else token_from(options.token_file)
     send = target_of(options.target, token)

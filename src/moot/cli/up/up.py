@@ -70,10 +70,10 @@ def add_command(commands: Any, name: str) -> None:
     )
     add_plain(parser)
     add_json(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run_up)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_up(options: argparse.Namespace) -> int:
     from moot.cli.process.interruption import run_service
     from moot.cli.process.own_children import own_children
 
