@@ -143,7 +143,7 @@ def probably(key: str, known: Collection[str]) -> str | None:
     close = difflib.get_close_matches(key.casefold(), known, n=1, cutoff=_ALIKE)
     if close:
         return close[0]
-    # Without prefix and unit: `calls` is near `max_calls`, `ping` near `ping_seconds`.
+    # Without prefix and unit: `calls` is near `max_calls`, `gone` near `gone_seconds`.
     stems = {_AFFIXES.sub("", each): each for each in known}
     close = difflib.get_close_matches(_AFFIXES.sub("", key.casefold()), stems, n=1, cutoff=_ALIKE)
     if close:
