@@ -45,9 +45,8 @@ class Spending:
     def add(self, reply: ModelReply) -> None:
         """Count one answer of the model."""
         tokens = reply.prompt_tokens + reply.completion_tokens
-        cost = (
-            reply.prompt_tokens * self._model.prices_per_million[0] + reply.completion_tokens * self._model.prices_per_million[1]
-        ) / 1_000_000
+        asked, answered = self._model.prices_per_million
+        cost = (reply.prompt_tokens * asked + reply.completion_tokens * answered) / 1_000_000
         self._update(lambda slots: _added(slots, SpendingSlot(self._now(), tokens, cost)))
 
     def _update(self, change: Callable[[list[SpendingSlot]], list[SpendingSlot]]) -> None:
