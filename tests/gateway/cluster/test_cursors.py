@@ -59,3 +59,22 @@ async def page_of(gateway: LocalGateway, **params: str) -> Any:
     )
     assert answer.status_code == 200, answer.text
     return answer.json()
+
+
+async def test_a_gateway_that_began_later_says_that_older_messages_are_elsewhere(start: StartGateway) -> None:
+    """What it does not have is not called the beginning."""
+    async with start("a", cluster={"snapshot_inputs": 20}) as a:
+        alice = await a.join("alice")
+        await say(alice, 0, 60)
+        node = a.gateway.node
+        assert node is not None
+        await until(lambda: node.shards[0].snapshots >= 2)
+        async with start("b", cluster={"snapshot_inputs": 20}) as b:
+            bob = await b.join("bob")
+            await say(alice, 60, 61)
+            await bob.hear(lambda message: message["payload"].get("text") == "60")
+            here, whole = [await page_of(each) for each in (b, a)]
+            assert (here["end"], whole["end"]) == ("elsewhere", "beginning")
+            assert len(here["messages"]) < len(whole["messages"]) == 61
+            # Also on a page that has none of it.
+            assert (await page_of(b, before="1"))["end"] == "elsewhere"

@@ -213,7 +213,8 @@ class ClusterSpaceFactory(SpaceFactory):
         host.journaled.snapshots.generation = 0 if marker is None else marker.snapshot
         if shard.clock.latest > copied_until:
             # What lies between is not in this gateway's copy; from here on it tells everything again.
-            host.record_state("a gateway of a cluster begins here", log=order.records.id)
+            records = order.records
+            host.record_state("a gateway of a cluster begins here", log=records.id, earlier=records.count)
         if shard.state == "served":
             # It was made while gateways run.
             self._add_to_directory(name, host, None)

@@ -36,7 +36,7 @@ MAX_PAGE_BYTES: Final = 1 << 20
 # 8 MiB of the journal are read for one page at most: some 15,000 records.
 MAX_SCAN_BYTES: Final = 8 << 20
 
-HistoryEnd = Literal["beginning", "removed", "not_a_member", "not_kept"]
+HistoryEnd = Literal["beginning", "removed", "elsewhere", "not_a_member", "not_kept"]
 
 
 class HistoryQuery(NamedTuple):
@@ -110,8 +110,28 @@ def read_page(
             or scanned >= MAX_SCAN_BYTES
         )
     else:
-        return HistoryPage(found[::-1], None, "beginning" if start <= 1 else "removed", has_gap)
+        return HistoryPage(found[::-1], None, _why_no_more(folder, start, reader), has_gap)
     return HistoryPage(found[::-1], last, None, has_gap)
+
+
+class _CopyStart(msgspec.Struct):
+    """What the record says with which a copy of a cluster's log begins."""
+
+    log: str = ""
+    # How many records there were before; None in journals of earlier releases.
+    earlier: int | None = None
+
+
+def _why_no_more(folder: Path, start: int, reader: HistoryReader) -> HistoryEnd:
+    """Why nothing is before the first record of the journal."""
+    if start > 1:
+        return "removed"
+    first = next(records_before(folder, start + 1), None) if reader.by_time else None
+    if first is not None and is_gap(first.line, is_copy=True):
+        copy = msgspec.json.decode(first.line, type=_CopyStart)
+        if copy.log and copy.earlier != 0:
+            return "elsewhere"
+    return "beginning"
 
 
 def microseconds(line: bytes) -> int:

@@ -28,7 +28,7 @@ class JournalPast(NamedTuple):
 class _Page(msgspec.Struct):
     messages: list[msgspec.Raw]
     before: int | None = None
-    end: Literal["beginning", "removed", "not_a_member", "not_kept"] | None = None
+    end: Literal["beginning", "removed", "elsewhere", "not_a_member", "not_kept"] | None = None
     gap: bool = False
 
 

@@ -20,6 +20,7 @@ const MAX_WAIT_SECONDS = 30;
 export const END_TEXTS = {
   beginning: "This is the beginning of the space.",
   removed: "Older messages were removed from the journal.",
+  elsewhere: "Older messages are at the gateways that served this space before: this one began later.",
   not_a_member: "Older messages are from before you were a member.",
   gap: "This is the beginning of the space. Messages in between are missing: this gateway could not write its journal for a while.",
   not_kept: "This space keeps no journal: there is nothing older.",
