@@ -186,3 +186,25 @@ def _node(gateway: LocalGateway) -> ClusterNode:
 def _shard_position(gateway: LocalGateway) -> int:
     """Up to where there is a snapshot."""
     return _node(gateway).shards[0].purgeable
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_space_is_dropped_though_not_every_gateway_serves_its_shard(start: StartGateway) -> None:
+    """Who has it is asked of the files."""
+    # Of five shards, `lab` is in the last one.
+    cluster: dict[str, Json] = {"shards": 5}
+    others: dict[str, Json] = {"other": space_settings(PEOPLE)}
+    async with start("a", spaces=LAB | others, cluster=cluster) as a:
+        await a.join("alice")
+    async with start("a", spaces=others, cluster=cluster) as a:
+        async with start("b", spaces=LAB | others, cluster=cluster) as b:
+            await _node(b).leave(4)
+            refused = await a.admin("DELETE", "cluster/spaces/lab")
+            assert "gateway b has space 'lab' in its file" in refused.json()["message"]
+        async with start("b", spaces=others, cluster=cluster) as b:
+            await _node(b).leave(4)
+            assert (await a.admin("DELETE", "cluster/spaces/lab")).status_code == 200
+            assert not _node(a).shards[4].unknown
+            # It is not known to whoever comes later.
+            await _node(b).serve(4)
+            assert not _node(b).shards[4].unknown

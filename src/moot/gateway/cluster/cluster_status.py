@@ -86,6 +86,7 @@ class ClusterStatus:
                 for name, order in shard.orders.items()
                 if not order.journaled.journal.writable
             ),
+            configured_spaces=sorted(node.configs),
         )
 
     def _own_state(self) -> GatewayState:
@@ -190,12 +191,7 @@ class ClusterStatus:
                 for each in status.shards
                 if each.shard == shard.index
             ]
-            if len(asked) < len(statuses):
-                raise InvalidOperation(
-                    f"not every gateway serves shard {shard.index}, and one that does not may have space "
-                    f"{name!r} in its file: let all serve it first (moot cluster serve)"
-                )
-            if having := [each.gateway for each in statuses.values() if name not in each.unknown_spaces]:
+            if having := [each.gateway for each in statuses.values() if _has_space(each, shard, name)]:
                 raise InvalidOperation(
                     f"gateway {', '.join(having)} has space {name!r} in its file: nothing was changed. Take "
                     "it out of the file and start that gateway again first"
@@ -300,6 +296,14 @@ class ClusterStatus:
         }
 
 
+def _has_space(status: GatewayStatus, shard: Shard, name: str) -> bool:
+    """Whether a gateway has a space: in its file, or because it was made while gateways ran."""
+    if status.configured_spaces is None or name in status.configured_spaces:
+        return True
+    is_served = any(each.shard == shard.index for each in status.shards)
+    return is_served and name not in status.unknown_spaces
+
+
 def _describe_shard(shard: Shard) -> ShardStatus:
     writer = shard.log.writer
     is_compared = shard.compared_at > shard.hashed_at
@@ -318,6 +322,8 @@ def _describe_shard(shard: Shard) -> ShardStatus:
 
 def _describe_gateway(status: GatewayStatus, streams: Streams) -> dict[str, Json]:
     fields: dict[str, Json] = msgspec.to_builtins(status)
+    # Only for `drop_space`.
+    del fields["configured_spaces"]
     shards: list[dict[str, Json]] = fields["shards"]
     for shard in shards:
         info = streams.get(shard["shard"])

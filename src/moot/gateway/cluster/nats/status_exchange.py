@@ -66,6 +66,8 @@ class GatewayStatus(msgspec.Struct, frozen=True):
     failure: str = ""
     # Spaces whose journal it cannot write; they go on by the log.
     unwritten_journals: list[str] = []
+    # All spaces of its file, also those that it does not serve; None from an earlier release.
+    configured_spaces: list[str] | None = None
 
 
 class StatusQuestion(msgspec.Struct, frozen=True):
