@@ -176,6 +176,7 @@ function askToStay(event) {
 
 function draw() {
   bar.hidden = held.length === 0 && !lastTaken;
+  document.body.classList.toggle("undo-open", !bar.hidden);
   replace(
     bar,
     lastTaken && html.p({ class: "take-back-row taken" }, icon("check", 16), lastTaken),
