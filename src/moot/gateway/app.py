@@ -191,20 +191,23 @@ class Gateway:
         origin_policy = HostOriginPolicy(self.hosts, self.origins)
         access_limiter = AccessLimiter(self.config)
         self.directory.has_guessed = access_limiter.has_guessed
+        node = self.node
+        relay = None if node is None else node.relay
         self._upgrade_handler = UpgradeHandler(
-            self.directory, origin_policy, self.config, self.readiness, access_limiter
+            self.directory, origin_policy, self.config, self.readiness, access_limiter, relay
         )
         limiter = ConnectionLimiter(
             max_per_address=self.config.max_connections_per_address,
             max_connections=self.config.max_connections,
         )
+        if relay is not None:
+            limiter.read_claim = relay.claims.read
         self._websockets = WebSocketServer(
             self._upgrade_handler.admit,
             limiter.release,
             limiter.address_of,
             max_message_bytes=max_message_bytes(self.configuration),
         )
-        node = self.node
         self._sign_in_links = SignInLinks(
             clock=time.monotonic if node is None else lambda: node.shards[0].clock.latest,
             store=self._link_store or MemoryLinks(),
@@ -225,11 +228,13 @@ class Gateway:
             cluster=None if self.node is None else self.node.status,
             spaces=factory,
             shared_content=self._shared_content,
+            relay=relay,
             logs=self.logs,
             witness=self._make_witness(),
             version=__version__,
         )
-        self.mounted = MountedApps(endpoints.application(), (each.path for each in self.config.mcp))
+        spaces = {each.path: each.space for each in self.config.mcp}
+        self.mounted = MountedApps(endpoints.application(), spaces, endpoints.relayed_app)
         self._listener = HttpListener(self.mounted, limiter, websockets=self._websockets, tls=self._tls)
         await self._listener.listen(listening, local=self._local)
         if self._tls is not None:
@@ -277,6 +282,7 @@ class Gateway:
             )
         # Only here: a gateway that is alone needs no NATS client.
         from moot.gateway.cluster.cluster_space_factory import ClusterSpaceFactory
+        from moot.gateway.cluster.gateway_relay import GatewayRelay
         from moot.gateway.cluster.nats.log_exchange import LogExchange
         from moot.gateway.cluster.nats.shared_content import SharedContent
         from moot.gateway.cluster.nats.shared_values import SharedLinks, SharedValues
@@ -306,6 +312,14 @@ class Gateway:
         self.directory.serves_all = lambda: node.serves_all
         if cluster.shards > 1:
             self.directory.shard_of = lambda space: node.shard_of(space).index
+            node.relay = GatewayRelay(
+                node,
+                other_names=self.directory.other_names,
+                host=self.config.host,
+                port=self.port,
+                origin=lambda: self._own_origin,
+                tls=self._tls,
+            )
         return factory
 
     async def wait_failed(self) -> UsageError:
@@ -377,6 +391,12 @@ class Gateway:
         local = frozenset[str]() if self._local is None else local_hosts(self._local.getsockname()[1])
         return self.config.origins(self.port) | {f"http://{name}" for name in local}
 
+    @property
+    def _own_origin(self) -> str:
+        """An origin that is answered, and whose name is."""
+        pages = (each for each in sorted(self.origins) if each.partition("://")[2] in self.hosts)
+        return next(pages, self.own_url)
+
     def admits(self, space: str, name: str, token_hash: str) -> bool:
         """Whether a token lets this participant in; one of the configuration may be void by now.
 
@@ -400,6 +420,8 @@ class Gateway:
         sockets = self._upgrade_handler.sockets if self._upgrade_handler is not None else set()
         for one in list(sockets):
             one.close(GOING_AWAY, "the gateway is stopping")
+        if self.node is not None and self.node.relay is not None:
+            self.node.relay.close()
         await self._tasks.close()
         if self.sign_in is not None:
             await self.sign_in.stop()

@@ -15,7 +15,7 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -50,6 +50,9 @@ from moot.space.config import Name, SessionId
 from moot.space.members.lookalikes import check_id
 from moot.space.members.member import Options
 
+if TYPE_CHECKING:
+    from moot.gateway.cluster.gateway_relay import GatewayRelay
+
 log = logging.getLogger(__name__)
 
 # D-20: what clients call the id that they propose in a join.
@@ -76,7 +79,9 @@ class UpgradeHandler:
         config: GatewayConfig,
         readiness: Readiness,
         access_limiter: AccessLimiter,
+        relay: GatewayRelay | None,
     ) -> None:
+        self._relay = relay
         self.access_limiter = access_limiter
         self.directory = directory
         self.origin_policy = origin_policy
@@ -108,6 +113,8 @@ class UpgradeHandler:
             )
         except Refused as refusal:
             return _refusal(AccessDenied(400, refusal.message))
+        if self._relay is not None and (space := self._relay.space_of(request.space, upgrade)):
+            return self._relay.upgrade(upgrade, space)
         if request.token is None and "authorization" not in upgrade.headers:
             return MemberSocket(self, request, None)
 

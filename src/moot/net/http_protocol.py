@@ -7,6 +7,7 @@ packet before it has answered the first, and takes any number of connections fro
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -24,6 +25,9 @@ _ONLY_ONCE: Final = frozenset({b"authorization", b"host", b"origin"})
 # So much of a body is read and thrown away after the answer: most clients send all before they read anything.
 _DISCARDED_BODY_BYTES: Final = 65_536
 _BODY_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
+# By it a gateway tells another one from which address a request came that it relays, and signs that. Behind
+# the parser it has a value only where that is true.
+RELAYED_HEADER: Final = b"moot-relayed"
 # What Node.js takes, so what reference clients can have sent.
 MAX_HEADER_BYTES: Final = 16_384
 # What other servers take; a browser sends 20.
@@ -44,11 +48,18 @@ class ConnectionLimiter:
         self.refused = 0
         # Connections of our own process: they come from no address.
         self.own: WeakSet[asyncio.BaseTransport] = WeakSet()
+        # Connections that are being upgraded: what they count for, which another gateway may have signed.
+        self.relayed: dict[asyncio.BaseTransport, str] = {}
+        # By method, target and value of the header: that address, if it is believed.
+        self.read_claim: Callable[[str, bytes, bytes], str | None] = lambda *_: None
         self._by_address: dict[str, int] = {}
 
     def address_of(self, transport: asyncio.BaseTransport) -> str:
         """The address that a connection counts for; empty for our own."""
-        return "" if transport in self.own else peer_address(transport)
+        if transport in self.own:
+            return ""
+        address = self.relayed.get(transport)
+        return peer_address(transport) if address is None else address
 
     def acquire(self, address: str) -> bool:
         """Count one more connection if there is room for it; whoever gets True has to `release` it."""
@@ -61,6 +72,13 @@ class ConnectionLimiter:
         self.connections += 1
         self._by_address[address] = here + 1
         return True
+
+    def move(self, before: str, address: str) -> bool:
+        """Let a connection count for another address from now on, if there is room for it."""
+        is_moved = self.acquire(address)
+        if is_moved:
+            self.release(before)
+        return is_moved
 
     def release(self, address: str) -> None:
         self.connections -= 1
@@ -185,12 +203,29 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
             if self._repeated is not None:
                 name = self._repeated.decode()
                 raise self._refuse(f"the header {name} is given more than once: send it once")
+            self._note_relay()
             # A body that comes too slowly is cut off, too; how large it may be is checked elsewhere.
             self._start_timer(BODY_TIME_FACTOR * HEADER_SECONDS, headers=False)
             super().on_headers_complete()
             if self._has_body:
                 # Read on when the body is asked for, which nobody does for a stranger.
                 self.flow.pause_reading()
+
+        def _note_relay(self) -> None:
+            """Whom another gateway relays counts for its own address; nobody else is believed about one."""
+            claims = [value for name, value in self.headers if name == RELAYED_HEADER]
+            if not claims:
+                return
+            method = self.parser.get_method().decode("ascii")
+            address = limiter.read_claim(method, self.url, claims[0]) if len(claims) == 1 else None
+            self.headers[:] = [pair for pair in self.headers if pair[0] != RELAYED_HEADER]
+            self.headers.append((RELAYED_HEADER, b"1" if address else b""))
+            if address:
+                if not limiter.move(self._address, address):
+                    self.transport.abort()
+                    raise self._refuse("too many connections from this address")
+                self._address = address
+                self.client = self.scope["client"] = (address, 0)
 
         def on_body(self, body: bytes) -> None:
             cycle = self.cycle
@@ -208,7 +243,8 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
             return ValueError(why)
 
         def send_400_response(self, msg: str) -> None:
-            super().send_400_response(self._refusal or msg)
+            if not self.transport.is_closing():
+                super().send_400_response(self._refusal or msg)
 
         def on_message_complete(self) -> None:
             self._stop_timer()
@@ -250,7 +286,9 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
             self._held = b""
             # From here on the WebSocket's protocol owns the connection, and counts it out.
             self._is_counted = False
+            limiter.relayed[self.transport] = self._address
             super().handle_websocket_upgrade()
+            del limiter.relayed[self.transport]
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_timer()

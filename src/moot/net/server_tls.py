@@ -7,6 +7,7 @@ a renewed certificate drops nobody, and a pair that cannot be used changes nothi
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import ssl
 import time
@@ -51,14 +52,15 @@ class ServerTls:
         """Raises UsageError, with what to do, when the files cannot be used."""
         self.files = files
         self._seen = _signature(files)
-        self.context, self.expires_at = _load(files)
+        # `fingerprint`: SHA-256 of the certificate, in hex.
+        self.context, self.expires_at, self.fingerprint = _load(files)
         self._warn_from = 0.0
         self._warn(time.time())
 
     def reload(self) -> None:
         """Take the files over as they are now; raises UsageError and keeps the earlier ones otherwise."""
         self._seen = _signature(self.files)
-        self.context, self.expires_at = _load(self.files)
+        self.context, self.expires_at, self.fingerprint = _load(self.files)
         self._warn_from = 0.0
         log.info("certificate taken over", extra={"expires": _day(self.expires_at)})
 
@@ -86,7 +88,7 @@ class ServerTls:
 
 def check_files(files: TlsFiles) -> list[str]:
     """What to note about files that a server could use; raises UsageError when it could not. Logs nothing."""
-    _, expires_at = _load(files)
+    _, expires_at, _ = _load(files)
     if not _expires_soon(expires_at, time.time()):
         return []
     return [f"{files.setting}.certificate: {files.certificate} expires on {_day(expires_at)}: renew it"]
@@ -116,8 +118,8 @@ def _stat(path: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_ino, found.st_size
 
 
-def _load(files: TlsFiles) -> tuple[ssl.SSLContext, float]:
-    """A context and when its certificate expires; raises UsageError."""
+def _load(files: TlsFiles) -> tuple[ssl.SSLContext, float, str]:
+    """A context, when its certificate expires, and the hash of that; raises UsageError."""
     name = files.setting
     certificate = _read(files.certificate, f"{name}.certificate")
     try:
@@ -137,7 +139,7 @@ def _load(files: TlsFiles) -> tuple[ssl.SSLContext, float]:
     if b"-----BEGIN CERTIFICATE-----" not in certificate:
         raise UsageError(f"{name}.certificate: {files.certificate} holds no certificate in PEM")
     context = _context(files)
-    expires_at = _check_handshake(_context(files), certificate, files)
+    expires_at, fingerprint = _check_handshake(_context(files), certificate, files)
     if files.client_ca is not None:
         _read(files.client_ca, f"{name}.client_ca")
         try:
@@ -145,7 +147,7 @@ def _load(files: TlsFiles) -> tuple[ssl.SSLContext, float]:
         except (ssl.SSLError, OSError):
             raise UsageError(f"{name}.client_ca: {files.client_ca} holds no certificate in PEM") from None
         context.verify_mode = ssl.CERT_REQUIRED
-    return context, expires_at
+    return context, expires_at, fingerprint
 
 
 def _read(path: Path, name: str) -> bytes:
@@ -180,8 +182,9 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
-def _check_handshake(server: ssl.SSLContext, certificate: bytes, files: TlsFiles) -> float:
-    """Connect to ourselves in memory, as a client that trusts this very certificate; when that expires.
+def _check_handshake(server: ssl.SSLContext, certificate: bytes, files: TlsFiles) -> tuple[float, str]:
+    """Connect to ourselves in memory, as a client that trusts this very certificate: when that expires, and
+    its hash.
 
     So it is known before anybody comes that both fit together and that the time is right.
     """
@@ -211,7 +214,8 @@ def _check_handshake(server: ssl.SSLContext, certificate: bytes, files: TlsFiles
                     f"{files.setting}: no connection can be made with {files.certificate}: {fault.reason}"
                 ) from None
     shown = ends[0].getpeercert() or {}
-    return float(ssl.cert_time_to_seconds(str(shown["notAfter"])))
+    fingerprint = hashlib.sha256(ends[0].getpeercert(True) or b"").hexdigest()
+    return float(ssl.cert_time_to_seconds(str(shown["notAfter"]))), fingerprint
 
 
 def _why_not(fault: ssl.SSLCertVerificationError, path: Path) -> str:

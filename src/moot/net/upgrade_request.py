@@ -5,12 +5,13 @@ uvicorn has parsed the request and writes it anew, a header a line, before it ha
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -33,6 +34,15 @@ class UpgradeRefusal(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     headers: Mapping[str, str] = {}
+
+
+class RelayedUpgrade(NamedTuple):
+    """Another server decides: from now on this connection and one to it have the same bytes."""
+
+    # The connection, and what to call when it has ended.
+    take_over: Callable[[asyncio.Transport, Callable[[], None]], None]
+    # Nobody is there any more.
+    drop: Callable[[], None]
 
 
 def parse_upgrade(request: bytes, peer: str) -> Upgrade | UpgradeRefusal:

@@ -28,6 +28,7 @@ from moot.net.counted_address import peer_address
 from moot.net.frame_reader import FrameReader
 from moot.net.read_schedule import ReadSchedule
 from moot.net.upgrade_request import (
+    RelayedUpgrade,
     Upgrade,
     UpgradeRefusal,
     accepting_response,
@@ -93,7 +94,7 @@ class Handler(Protocol):
     def flush(self) -> None: ...
 
 
-Decision = UpgradeRefusal | Handler
+Decision = UpgradeRefusal | RelayedUpgrade | Handler
 # With a future it is decided later, and nothing is read meanwhile.
 Admit = Callable[[Upgrade], Decision | asyncio.Future[Decision]]
 
@@ -285,6 +286,8 @@ class ServerSocket(asyncio.BufferedProtocol):
 
     def _answer_late(self, upgrade: Upgrade, decided: asyncio.Future[Decision]) -> None:
         if self._transport is None or self._transport.is_closing() or decided.cancelled():
+            if not decided.cancelled() and isinstance(decision := decided.result(), RelayedUpgrade):
+                decision.drop()
             self.abort()
             return
         self._answer(upgrade, decided.result())
@@ -295,6 +298,10 @@ class ServerSocket(asyncio.BufferedProtocol):
         assert transport is not None  # noqa: S101  # looked at just now
         if isinstance(decision, UpgradeRefusal):
             self._refuse(decision, transport)
+            return
+        if isinstance(decision, RelayedUpgrade):
+            self._server.sockets.discard(self)
+            decision.take_over(transport, lambda: self._server.on_lost(self.peer))
             return
         transport.write(accepting_response(upgrade, decision.subprotocol))
         self._open(decision, transport)

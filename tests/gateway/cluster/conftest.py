@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from moot.net import relay_connection
 from moot.protocol.operation import Json
 from tests.gateway.cluster.nats_servers import NatsServers
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
@@ -39,6 +40,12 @@ StartGateway = Callable[..., AbstractAsyncContextManager[LocalGateway]]
 @pytest.fixture(autouse=True)
 def _no_traceback_in_the_log() -> None:
     """Gateways lose their servers here in every way: what the client of NATS logs then is its own affair."""
+
+
+@pytest.fixture(autouse=True)
+def _no_relay_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine; a gateway that is gone refuses connections at once."""
+    monkeypatch.setattr(relay_connection, "CONNECT_SECONDS", HANG_SECONDS)
 
 
 @pytest.fixture(scope="session")

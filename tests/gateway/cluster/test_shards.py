@@ -137,9 +137,13 @@ async def test_connections_end_so_that_clients_come_back_and_sessions_tell_the_s
         assert all(each.startswith("a.1-") for each in others)
 
 
-async def test_what_a_gateway_does_not_serve_it_never_answers_for(start: StartGateway) -> None:
+async def test_what_a_gateway_does_not_serve_it_never_answers_for(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with start("a", cluster=SHARDS, spaces=SPACES) as a, start("b", cluster=SHARDS, spaces=SPACES):
         await node(a).leave(LAB)
+        # It knows nobody to relay to.
+        monkeypatch.setattr(node(a), "relay_addresses", lambda _: [])
         for token in ("t-bob", "t-nobody"):
             assert await a.status("/ws?space=lab", token=token) == 503
             # In a space that is served: what is not known is not said to be unknown.

@@ -39,12 +39,15 @@ from moot.gateway.cluster.nats.nats_connection import (
     use_snapshots,
 )
 from moot.gateway.cluster.nats.served_exchange import ServedExchange, ServedShards
+from moot.gateway.cluster.nats.shared_values import SharedValues
 from moot.gateway.cluster.nats.snapshot_store import SnapshotStore
 from moot.gateway.cluster.shard_service import ShardService
 from moot.gateway.cluster.shard_snapshots import ShardSnapshots
 from moot.gateway.cluster.shard_takeover import ShardTakeover
 from moot.gateway.cluster.shared_input import encode_shared_input
 from moot.gateway.hosting.input_order import Tell
+from moot.net.address_order import score
+from moot.net.relay_connection import RelayAddress
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet, end_tasks
 from moot.space.config import SessionId, SpaceConfig
@@ -52,6 +55,7 @@ from moot.space.effects import Token
 
 if TYPE_CHECKING:
     from moot.gateway.cluster.cluster_space_factory import ClusterSpaceFactory
+    from moot.gateway.cluster.gateway_relay import GatewayRelay
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +106,10 @@ class ClusterNode:
         self.status = ClusterStatus(self)
         self._service: ShardService
         self._exchange: ServedExchange
+        self._shard_takeover: ShardTakeover
         self._takeover: list[asyncio.Task[None]] = []
+        # What passes members on whose space is not served here, where there are several shards.
+        self.relay: GatewayRelay | None = None
         # One shard begins or ends at a time, for operators.
         self._turn = asyncio.Lock()
         self._moving: list[asyncio.Task[bool]] = []
@@ -134,7 +141,11 @@ class ClusterNode:
         self._exchange = ServedExchange(
             connection.client,
             f"{config.name}.served",
-            lambda: ServedShards(self.name, frozenset(shard.index for shard in self.served)),
+            lambda: ServedShards(
+                self.name,
+                frozenset(shard.index for shard in self.served),
+                None if self.relay is None else self.relay.own_address,
+            ),
         )
         await self._service.start(self.common)
         # From here on others take it for one that lives, and wait for its word.
@@ -146,10 +157,16 @@ class ClusterNode:
         self.is_started = True
         # Without it this gateway would not know that it is cut off.
         self._tasks.start(self.common.log.guard(self._watch()))
-        takeover = ShardTakeover(self, self._exchange)
-        self._takeover = [asyncio.create_task(self.common.log.guard(takeover.run()))]
+        self._shard_takeover = ShardTakeover(self, self._exchange)
+        self._takeover = [asyncio.create_task(self.common.log.guard(self._shard_takeover.run()))]
+        if self.relay is not None:
+            self._tasks.start(self._start_relay(self.relay))
         # Only now: whoever answers serves.
         await self.status.start(connection)
+
+    async def _start_relay(self, relay: GatewayRelay) -> None:
+        await relay.start(SharedValues(self.config, lambda: self.connection))
+        self._exchange.tell_now()
 
     async def stop(self) -> None:
         """Write what members did last, say that we stop, and leave."""
@@ -242,6 +259,20 @@ class ClusterNode:
     def told_to_serve(self, index: int) -> list[str]:
         """Other gateways that have told so a moment ago."""
         return [name for name in self._exchange.gateways_of(index) if name != self.name]
+
+    def relay_addresses(self, index: int) -> list[RelayAddress]:
+        """How gateways are reached that live and tell to serve this shard: for all the same one first."""
+        living = sorted(
+            (name for name, _ in self.common.others_of(self.name)),
+            key=lambda name: score(index, name),
+            reverse=True,
+        )
+        found = (self._exchange.address_of(name, index) for name in living)
+        return [address for address in found if address is not None]
+
+    def note_unreachable(self, index: int) -> None:
+        """None of these gateways answers: this one takes the shard over."""
+        self._shard_takeover.note_unreachable(index)
 
     @property
     def served(self) -> list[Shard]:

@@ -2,7 +2,8 @@
 
 Who lives stands in the common shard, and each tells what it serves. As long as one that lives has not told,
 nothing is done: it may serve. If the first in the order cannot, the next one does after some seconds. Two
-that take one shard over serve it both, which every gateway may.
+that take one shard over serve it both, which every gateway may. So a gateway that should relay members, and
+reaches none of those that tell to serve their shard, need not be right either: it serves at once.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ class ShardTakeover:
         self._exchange = exchange
         # Since when nobody serves a shard.
         self._unserved: dict[int, float] = {}
+        # Those whose gateways cannot be reached from here, and until when that is not looked at again.
+        self._unreachable: dict[int, float] = {}
+        self._due: set[int] = set()
 
     async def run(self) -> None:
         while True:
@@ -42,14 +46,25 @@ class ShardTakeover:
             for index in self._unserved_shards():
                 await self._take_over(index)
 
+    def note_unreachable(self, index: int) -> None:
+        """Members of this shard are here, and none of those that tell to serve it can be reached."""
+        now = time.monotonic()
+        if now >= self._unreachable.get(index, 0.0):
+            self._unreachable[index] = now + self._node.config.gone_seconds
+            self._due.add(index)
+            self._exchange.news.set()
+
     def _unserved_shards(self) -> list[int]:
         """Those that nobody serves, for so long that it is this gateway's turn."""
         node, now = self._node, time.monotonic()
         others = [name for name, _ in node.common.others_of(node.name)]
         served = [self._exchange.served_by(name) for name in others]
-        due = []
+        due, unreachable, self._due = list[int](), self._due, set()
         for shard in node.shards:
             index = shard.index
+            if shard.state == "not served" and index in unreachable:
+                due.append(index)
+                continue
             if shard.state != "not served" or any(each is None or index in each for each in served):
                 self._unserved.pop(index, None)
                 continue

@@ -19,6 +19,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from moot.config.gateway_config import GatewayConfig, HttpConfig
 from moot.errors import Refused
@@ -49,7 +50,8 @@ from moot.gateway.http.oidc_routes import OidcRoutes
 from moot.gateway.http.passkey_routes import PasskeyRoutes
 from moot.gateway.http.push_routes import PushRoutes
 from moot.gateway.http.receipt_routes import ReceiptRoutes
-from moot.gateway.http.request_identity import RequestIdentity
+from moot.gateway.http.relayed_response import RelayedResponse
+from moot.gateway.http.request_identity import RequestIdentity, address_of
 from moot.gateway.http.sign_in_routes import SignInRoutes
 from moot.gateway.http.witness_routes import LogRoutes, WitnessRoutes
 from moot.gateway.notifications.push.devices import PushDevices
@@ -60,17 +62,30 @@ from moot.gateway.sign_in.sign_in_links import SignInLinks
 from moot.gateway.sign_in.sign_in_service import SignInService
 from moot.gateway.sign_in.token_rotation import TokenRotation
 from moot.metrics import CONTENT_TYPE
+from moot.net.http_protocol import RELAYED_HEADER
 from moot.net.probes import LIVE_PATH, READY_PATH, liveness, readiness
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.operation import Json
 
 if TYPE_CHECKING:
+    from moot.gateway.cluster.gateway_relay import GatewayRelay
     from moot.gateway.cluster.nats.shared_content import SharedContent
 
 log = logging.getLogger(__name__)
 
 # A browser asks again after ten minutes whether it may ask another origin.
 _KEEP_SECONDS: Final = 600
+# Where a request names the one space that it is for, by its path or its query. What makes and ends spaces,
+# and what tells of a gateway, is not among them.
+_OF_ONE_SPACE: Final = (
+    "/spaces/",
+    "/participants/",
+    "/admin/participants/",
+    "/admin/passkeys",
+    "/admin/tokens",
+    "/admin/sign-in",
+    "/oidc/mcp",
+)
 # Where the console is turned off.
 _STATUS_PAGE: Final = """<!doctype html>
 <html lang="en">
@@ -112,6 +127,7 @@ class Endpoints:
         cluster: ClusterOperations | None,
         spaces: SpaceOperations,
         shared_content: SharedContent | None,
+        relay: GatewayRelay | None,
         logs: LogKeeper,
         witness: WitnessService | None,
         version: str,
@@ -121,6 +137,7 @@ class Endpoints:
         self.offered = config.http
         self._cluster_addresses = () if config.cluster is None else config.cluster.addresses
         self.readiness = readiness
+        self._relay = relay
         self._metrics = metrics
         self._version = version
         # Pages and sockets of the other gateways: browsers do not take one for the other.
@@ -252,7 +269,7 @@ class Endpoints:
                     AccessDenied(503, "the gateway is starting: try again in a moment", retry_after=1)
                 )
             try:
-                return await endpoint(request)
+                return self.relayed(request) or await endpoint(request)
             except RequestRefused as refusal:
                 return denied(refusal.denied)
             except Refused as refusal:
@@ -268,6 +285,25 @@ class Endpoints:
                 )
 
         return Route(path, guarded, methods=list(methods))
+
+    def relayed(self, request: Request, space: str | None = None) -> Response | None:
+        """What another gateway answers, for a space that is served there and not here; None: it is ours."""
+        if self._relay is None:
+            return None
+        if space is None and request.url.path.startswith(_OF_ONE_SPACE):
+            space = request.path_params.get("space") or request.query_params.get("space")
+        is_relayed = RELAYED_HEADER.decode() in request.headers
+        found = self._relay.relayed_space(space, is_relayed=is_relayed, peer=address_of(request))
+        return None if found is None else RelayedResponse(self._relay, found)
+
+    def relayed_app(self, scope: Scope, space: str) -> Response | None:
+        """The same for an application that is served at a path of this gateway for one space."""
+        request = Request(scope)
+        answer = self.relayed(request, space)
+        if answer is None or self.readiness.phase != "running":
+            return None
+        stranger = self.origin_policy.check(request.headers.get("host"), request.headers.get("origin"))
+        return answer if stranger is None else denied(stranger)
 
     # For everybody
 

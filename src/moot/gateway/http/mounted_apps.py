@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -15,8 +15,16 @@ _NOT_YET = "this endpoint is starting: try again in a moment"
 class MountedApps:
     """Sends requests for some paths to whoever serves them, and everything else to the gateway's own."""
 
-    def __init__(self, own: ASGIApp, reserved: Iterable[str]) -> None:
+    def __init__(
+        self,
+        own: ASGIApp,
+        reserved: Mapping[str, str],
+        relayed: Callable[[Scope, str], ASGIApp | None] = lambda *_: None,
+    ) -> None:
+        """`reserved`: the space of each path. `relayed`: what answers instead if that is not served here."""
         self._own = own
+        self._spaces = reserved
+        self._relayed = relayed
         # Path → who serves it; None: not yet.
         self._apps: dict[str, ASGIApp | None] = dict.fromkeys(reserved)
 
@@ -29,5 +37,7 @@ class MountedApps:
         if path not in self._apps:
             await self._own(scope, receive, send)
             return
-        app = self._apps[path] or denied(AccessDenied(503, _NOT_YET, retry_after=1))
+        space = self._spaces.get(path)
+        relayed = None if space is None else self._relayed(scope, space)
+        app = relayed or self._apps[path] or denied(AccessDenied(503, _NOT_YET, retry_after=1))
         await app(scope, receive, send)

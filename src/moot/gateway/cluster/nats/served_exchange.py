@@ -16,6 +16,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS
+from moot.net.relay_connection import RelayAddress
 from moot.resilience.task_set import TaskSet
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ class ServedShards(msgspec.Struct, frozen=True):
 
     gateway: str
     shards: frozenset[int]
+    # How it is reached by gateways that relay to it.
+    address: RelayAddress | None = None
 
 
 _decoder: Final = msgspec.json.Decoder(ServedShards)
@@ -44,6 +47,7 @@ class ServedExchange:
         self._subject = subject
         self._own = own
         self._told: dict[str, tuple[float, frozenset[int]]] = {}
+        self._addresses: dict[str, tuple[RelayAddress, frozenset[int]]] = {}
         self._is_changed = asyncio.Event()
         self._changed_at = 0.0
         # Set by what others tell, and at each change of our own.
@@ -72,6 +76,14 @@ class ServedExchange:
         since = time.monotonic() - _FRESH_SECONDS
         return [name for name, (told_at, shards) in self._told.items() if told_at > since and shard in shards]
 
+    def address_of(self, gateway: str, shard: int) -> RelayAddress | None:
+        """How a gateway is reached that told to serve this shard, however long ago."""
+        address, shards = self._addresses.get(gateway, (None, frozenset()))
+        return address if shard in shards else None
+
+    def tell_now(self) -> None:
+        self._is_changed.set()
+
     async def _take(self, message: Msg) -> None:
         try:
             told = _decoder.decode(message.data)
@@ -80,6 +92,8 @@ class ServedExchange:
             return
         if told.gateway in self._told or len(self._told) < _MAX_GATEWAYS:
             self._told[told.gateway] = time.monotonic(), told.shards
+            if told.address is not None:
+                self._addresses[told.gateway] = told.address, told.shards
         self.news.set()
 
     async def _tell(self) -> None:

@@ -1,0 +1,163 @@
+"""The answer of another gateway, to a request for a space that is not served here.
+
+What the request says goes there as it came, and so does the answer come back; how both are framed is each
+connection's own, so that ours stays open for the next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import httptools
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from moot.errors import OutcomeUnknown, Refused, Unavailable
+from moot.gateway.access import AccessDenied
+from moot.gateway.http.http_replies import denied, refused
+from moot.net.http_protocol import RELAYED_HEADER
+from moot.net.relay_connection import BUFFER_BYTES, RequestHead
+from moot.resilience.task_set import end_tasks
+
+if TYPE_CHECKING:
+    from moot.gateway.cluster.gateway_relay import GatewayRelay
+
+# Of one connection and not of what it carries (RFC 9110, 7.6.1), or written anew.
+_OWN_HEADERS: Final = frozenset(
+    {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+)
+_NOT_SENT: Final = _OWN_HEADERS | {b"expect", RELAYED_HEADER}
+_NOT_ANSWERED: Final = _OWN_HEADERS | {b"date"}
+_READ_BYTES: Final = 1 << 16
+# Far more than any answer of a gateway has.
+_MAX_HEAD_BYTES: Final = 64 << 10
+
+
+class RelayedResponse(Response):
+    """Sent by Starlette as any other one."""
+
+    def __init__(self, relay: GatewayRelay, space: str) -> None:
+        super().__init__()
+        self._relay = relay
+        self._space = space
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [pair for pair in scope["headers"] if pair[0] not in _NOT_SENT]
+        is_chunked = any(name == b"transfer-encoding" for name, _ in scope["headers"])
+        headers.append((b"connection", b"close"))
+        if is_chunked:
+            headers.append((b"transfer-encoding", b"chunked"))
+        target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+        head = RequestHead(scope["method"], target, headers)
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=BUFFER_BYTES, loop=loop)
+        try:
+            transport, protocol = await self._relay.open(
+                self._space, head, scope["client"][0], lambda: asyncio.StreamReaderProtocol(reader, loop=loop)
+            )
+        except Unavailable as refusal:
+            await denied(AccessDenied(503, refusal.message, retry_after=1))(scope, receive, send)
+            return
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        answer = _Answer(send, has_body=scope["method"] != "HEAD")
+        tasks = [
+            asyncio.create_task(_send_body(receive, writer, is_chunked=is_chunked)),
+            asyncio.create_task(answer.pass_on(reader)),
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end_tasks(tasks)
+            self._relay.release(transport)
+        if answer.fault is not None and not answer.is_started:
+            unknown = scope["method"] not in ("GET", "HEAD")
+            await _explain(unknown=unknown)(scope, receive, send)
+
+
+def _explain(*, unknown: bool) -> Response:
+    error: Refused = (
+        OutcomeUnknown("the gateway that serves this space was lost: it may have taken effect")
+        if unknown
+        else Unavailable("the gateway that serves this space was lost: try again")
+    )
+    return refused(error.code, error.message, {})
+
+
+async def _send_body(receive: Receive, writer: asyncio.StreamWriter, *, is_chunked: bool) -> None:
+    """Done when whoever asked has hung up."""
+    is_taken = True
+    while (message := await receive())["type"] != "http.disconnect":
+        body, more = message.get("body", b""), message.get("more_body", False)
+        if is_chunked:
+            body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"" if more else b"0\r\n\r\n")
+        if body and is_taken:
+            try:
+                writer.write(body)
+                await writer.drain()
+            except ConnectionError:
+                # It has answered perhaps, without reading everything.
+                is_taken = False
+
+
+class _Answer:
+    """Reads what the other gateway answers, and sends it on."""
+
+    def __init__(self, send: Send, *, has_body: bool) -> None:
+        self.is_started = False
+        # Why it is not whole.
+        self.fault: Exception | None = None
+        self._send = send
+        self._has_body = has_body
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._is_head_complete = False
+        self._is_complete = False
+        self._body = b""
+
+    # Called by the parser
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_head_complete:
+            self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self._is_head_complete = True
+        self._is_complete = not self._has_body
+
+    def on_body(self, body: bytes) -> None:
+        self._body += body
+
+    def on_message_complete(self) -> None:
+        self._is_complete = True
+
+    async def pass_on(self, reader: asyncio.StreamReader) -> None:
+        """Done when all was sent, or no more comes: then there is a fault."""
+        read = 0
+        try:
+            while not self._is_complete:
+                data = await reader.read(_READ_BYTES)
+                read += len(data)
+                if not data or (read > _MAX_HEAD_BYTES and not self._is_head_complete):
+                    raise ConnectionResetError("the other gateway ended its answer before it was whole")
+                try:
+                    self._parser.feed_data(data)
+                except httptools.HttpParserError:
+                    if not self._is_complete:
+                        raise
+                await self._send_read()
+        except (OSError, httptools.HttpParserError) as fault:
+            self.fault = fault
+
+    async def _send_read(self) -> None:
+        if not self._is_head_complete:
+            return
+        if not self.is_started:
+            self.is_started = True
+            headers = [pair for pair in self._headers if pair[0] not in _NOT_ANSWERED]
+            status = self._parser.get_status_code()
+            await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        body, self._body = self._body, b""
+        if body or self._is_complete:
+            more = not self._is_complete
+            await self._send({"type": "http.response.body", "body": body, "more_body": more})
