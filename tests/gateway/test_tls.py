@@ -90,18 +90,18 @@ async def test_https_and_wss_are_served_on_the_port_and_plain_http_only_on_loopb
             for answer in (await http.get(plain), await http.post(plain, content=b" " * 50_000)):
                 assert (answer.status_code, answer.json()["error"]) == (400, "tls_required")
                 assert "https://" in answer.json()["message"]
-            assert gateway.local_url is not None
-            assert (await http.get(f"{gateway.local_url}/health")).status_code == 200
+            assert gateway.addresses.local_url is not None
+            assert (await http.get(f"{gateway.addresses.local_url}/health")).status_code == 200
         async with bounded(), join_space(gateway.url, "lab", "t-alice", tls=trusting(tmp_path)) as space:
             await space.chat("over TLS")
-            async with join_space(gateway.local_url, "lab", "t-alice") as beside:
+            async with join_space(gateway.addresses.local_url, "lab", "t-alice") as beside:
                 assert beside.me == "alice"
 
 
 async def test_a_sign_in_link_opens_on_this_machine_without_a_certificate(tmp_path: Path) -> None:
     async with secure_gateway(tmp_path) as gateway:
         page, _, code = (await gateway.make_sign_in_link("t-alice")).partition("/#sign-in=")
-        assert page == gateway.local_url
+        assert page == gateway.addresses.local_url
         async with httpx.AsyncClient(trust_env=False, timeout=HANG_SECONDS) as client:
             redeemed = await client.post(f"{page}/sign-in-links/redeem", json={"code": code})
         assert redeemed.json() == {"token": "t-alice"}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from moot import __version__
 from moot.config.configuration import Configuration
-from moot.config.gateway_config import GatewayConfig, TlsConfig, is_loopback, is_wildcard, local_hosts
+from moot.config.gateway_config import GatewayConfig, TlsConfig, is_loopback
 from moot.config.oidc_reader import without_people
 from moot.errors import MootError, NotOnDisk, Unreachable, UsageError
 from moot.evidence.log_keys import use_keys
@@ -28,6 +28,7 @@ from moot.gateway.cluster.cluster_metrics import watch_cluster
 from moot.gateway.evidence.log_keeper import LogKeeper
 from moot.gateway.evidence.witness_client import WitnessClient
 from moot.gateway.evidence.witness_service import WitnessService
+from moot.gateway.gateway_addresses import GatewayAddresses
 from moot.gateway.gateway_metrics import GatewayMeasures
 from moot.gateway.hosting import fast_path
 from moot.gateway.hosting.space_host import SpaceHost
@@ -78,7 +79,7 @@ class Gateway:
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
         self.config: GatewayConfig = configuration.gateway
-        self.port = self.config.port
+        self.addresses = GatewayAddresses(self.config)
         self.directory = SpaceDirectory()
         self.readiness = Readiness(self.directory)
         self.measures = GatewayMeasures()
@@ -106,40 +107,19 @@ class Gateway:
         self._passkeys = PasskeyService(self.directory, max_token_seconds=most)
 
     @property
+    def port(self) -> int:
+        return self.addresses.port
+
+    @property
     def url(self) -> str:
-        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
-        return f"{self.config.scheme}://{host}:{self.port}"
-
-    @property
-    def local_url(self) -> str | None:
-        """Where programs on this machine need no certificate; None where the gateway speaks plain HTTP."""
-        return None if self._local is None else f"http://127.0.0.1:{self._local.getsockname()[1]}"
-
-    @property
-    def machine_url(self) -> str:
-        """How this machine itself reaches the gateway; nobody can open the address of a wildcard."""
-        plain = f"http://127.0.0.1:{self.port}" if is_wildcard(self.config.host) else self.url
-        return self.local_url or plain
-
-    @property
-    def console_url(self) -> str:
-        """Where a person opens the console."""
-        return self.config.public_url or self.machine_url
-
-    @property
-    def shared_url(self) -> str:
-        """Where others are told to connect: never the address of a wildcard, which leads nowhere."""
-        config = self.config
-        named = [config.public_url, *(() if config.cluster is None else config.cluster.addresses)]
-        own = self.machine_url if is_wildcard(config.host) else self.url
-        return next((address.rstrip("/") for address in named if address), own)
+        return self.addresses.url
 
     async def make_sign_in_link(self, token: str) -> str:
         """The console's address with a code that signs the holder of this token in, once and for minutes.
 
         Raises Unavailable in a cluster whose log cannot be reached.
         """
-        return f"{self.console_url}/#sign-in={await self._sign_in_links.create(token)}"
+        return f"{self.addresses.console_url}/#sign-in={await self._sign_in_links.create(token)}"
 
     async def start(self) -> None:
         """Listen, and bring every space back to where it was. Raises UsageError when that cannot be.
@@ -150,10 +130,11 @@ class Gateway:
         if tls is not None:
             self._tls = ServerTls(tls_files(tls))
         listening = bind_socket(self.config.host, self.config.port, port_name="--port")
-        self.port = listening.getsockname()[1]
+        self.addresses.port = listening.getsockname()[1]
         if tls is not None:
             try:
                 self._local = bind_socket("127.0.0.1", tls.local_port, port_name="gateway.tls.local_port")
+                self.addresses.local_port = self._local.getsockname()[1]
             except MootError:
                 listening.close()
                 raise
@@ -188,7 +169,7 @@ class Gateway:
             self.sign_in.serves_all = self.directory.serves_all
             self.directory.sign_in = self.sign_in
             self.sign_in.start()
-        origin_policy = HostOriginPolicy(self.hosts, self.origins)
+        origin_policy = HostOriginPolicy(self.addresses.hosts, self.addresses.origins)
         access_limiter = AccessLimiter(self.config)
         self.directory.has_guessed = access_limiter.has_guessed
         node = self.node
@@ -274,7 +255,11 @@ class Gateway:
         configuration, cluster = self.configuration, self.config.cluster
         if cluster is None:
             return SpaceFactory(
-                configuration, self.directory, database, url=self.shared_url, on_mail=self._mailer.send
+                configuration,
+                self.directory,
+                database,
+                url=self.addresses.shared_url,
+                on_mail=self._mailer.send,
             )
         if find_spec("nats") is None:
             raise UsageError(
@@ -291,10 +276,10 @@ class Gateway:
             configuration,
             self.directory,
             database,
-            url=self.shared_url,
+            url=self.addresses.shared_url,
             on_mail=self._mailer.send,
             cluster=cluster,
-            port=self.port,
+            port=self.addresses.port,
             close_sockets=self._close_sockets,
         )
         self.node = node = factory.node
@@ -316,8 +301,8 @@ class Gateway:
                 node,
                 other_names=self.directory.other_names,
                 host=self.config.host,
-                port=self.port,
-                origin=lambda: self._own_origin,
+                port=self.addresses.port,
+                origin=lambda: self.addresses.own_origin,
                 tls=self._tls,
             )
         return factory
@@ -373,29 +358,6 @@ class Gateway:
         if self._listener is None:
             raise Unreachable("the gateway does not run")
         return await self._listener.connect_own()
-
-    @property
-    def own_url(self) -> str:
-        """What `open_own` connects to, by a name that is answered."""
-        return f"http://{min(self.hosts)}"
-
-    @property
-    def hosts(self) -> frozenset[str]:
-        """The values of Host that are answered."""
-        local = frozenset[str]() if self._local is None else local_hosts(self._local.getsockname()[1])
-        return self.config.hosts(self.port) | local
-
-    @property
-    def origins(self) -> frozenset[str]:
-        """The values of Origin that are answered."""
-        local = frozenset[str]() if self._local is None else local_hosts(self._local.getsockname()[1])
-        return self.config.origins(self.port) | {f"http://{name}" for name in local}
-
-    @property
-    def _own_origin(self) -> str:
-        """An origin that is answered, and whose name is."""
-        pages = (each for each in sorted(self.origins) if each.partition("://")[2] in self.hosts)
-        return next(pages, self.own_url)
 
     def admits(self, space: str, name: str, token_hash: str) -> bool:
         """Whether a token lets this participant in; one of the configuration may be void by now.

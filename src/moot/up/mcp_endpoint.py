@@ -92,15 +92,15 @@ async def _serve(gateway: Gateway, config: McpEndpointConfig) -> None:
     names = NamesFile(folder / "names.json", table)
     names.load()
     access = HttpAccessPolicy(
-        gateway.hosts,
-        gateway.origins,
+        gateway.addresses.hosts,
+        gateway.addresses.origins,
         options=("gateway.allowed_hosts", "gateway.allowed_origins"),
     )
     gateway.directory.own_tokens[hash_token(token)] = (config.space, config.server)
     try:
         async with (
             connect(
-                gateway.own_url,
+                gateway.addresses.own_url,
                 config.space,
                 token,
                 limits=ParticipantLimits(reconnect_seconds=FOREVER_SECONDS),
@@ -134,9 +134,9 @@ def _person_settings(
         return CallsFile(folder / f"calls-{_short_hash(participant)}.json")
 
     return PersonSettings(
-        url=gateway.own_url,
+        url=gateway.addresses.own_url,
         description=exchange.describe(),
-        backend=BackendSettings(console=gateway.shared_url),
+        backend=BackendSettings(console=gateway.addresses.shared_url),
         limits=McpServerLimits(
             decision_seconds=config.decision_seconds, max_sessions=MAX_SESSIONS_PER_PERSON
         ),
@@ -167,7 +167,7 @@ class LocalExchange:
     def __init__(self, gateway: Gateway, config: McpEndpointConfig) -> None:
         self._directory = gateway.directory
         self._config = config
-        self._resource = f"{gateway.shared_url}{config.path}"
+        self._resource = f"{gateway.addresses.shared_url}{config.path}"
         self._exchange = None if gateway.sign_in is None else McpExchange(gateway.sign_in, gateway.directory)
 
     def describe(self) -> ResourceDescription:

@@ -104,7 +104,7 @@ class SpaceRunner:
     @property
     def url(self) -> str:
         """How members on this machine reach the gateway."""
-        return self.gateway.machine_url
+        return self.gateway.addresses.machine_url
 
     @property
     def other_urls(self) -> list[str]:

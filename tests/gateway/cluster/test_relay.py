@@ -371,7 +371,7 @@ async def test_between_gateways_is_tls_where_they_have_it_and_each_shows_the_cer
     ):
         await node(a).leave(LAB)
         await until(lambda: is_told(a))
-        url = a.gateway.local_url
+        url = a.gateway.addresses.local_url
         assert url is not None
         headers = {"Authorization": "Bearer t-alice"}
         async with connect(url, "lab", "t-alice") as alice, httpx.AsyncClient(headers=headers) as http:

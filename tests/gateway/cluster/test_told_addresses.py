@@ -40,7 +40,7 @@ async def _status(address: str) -> int:
 
 async def _invite(gateway: LocalGateway, whom: str) -> str:
     said: Json = {"id": f"invite-{whom}", "kind": "space/invite", "payload": {"participant_id": whom}}
-    url = f"{gateway.gateway.machine_url}/participants/alice/messages?space=lab"
+    url = f"{gateway.gateway.addresses.machine_url}/participants/alice/messages?space=lab"
     async with httpx.AsyncClient(trust_env=False, timeout=HANG_SECONDS) as client:
         answer = await client.post(url, json=said, headers={"authorization": "Bearer t-alice"})
     return str(answer.json()["connection_url"])

@@ -112,7 +112,7 @@ async def test_a_link_of_a_gateway_behind_a_proxy_leads_to_the_proxy(tmp_path: P
     async with running_gateway(tmp_path, PEOPLE, **proxied) as server:
         link = await server.gateway.make_sign_in_link("t-alice")
         assert link.startswith("https://moot.example.org/team/#sign-in=")
-        assert server.gateway.machine_url == server.gateway.url
+        assert server.gateway.addresses.machine_url == server.gateway.url
 
 
 @pytest.mark.parametrize(

@@ -92,10 +92,10 @@ async def serve(options: argparse.Namespace) -> int:
                     print(f"token of {participant} in {name}: {file}", flush=True)
                 else:
                     print(f"token of {participant} in {name}: void, it was replaced or removed", flush=True)
-        if gateway.local_url is not None:
-            print(f"for programs on this machine: {gateway.local_url}", flush=True)
+        if gateway.addresses.local_url is not None:
+            print(f"for programs on this machine: {gateway.addresses.local_url}", flush=True)
         async with _mcp_of(gateway):
-            with findable_gateway(configuration.gateway.data, gateway.machine_url):
+            with findable_gateway(configuration.gateway.data, gateway.addresses.machine_url):
                 print(f"moot gateway listening on {gateway.url}", flush=True)
                 raise await gateway.wait_failed()
     finally:
