@@ -41,13 +41,13 @@ SETTINGS: Mapping[str, Json] = {
         "max_sessions_per_member": 3,
         "max_streams_per_member": 3,
         "max_invited_participants": 3,
-        "stream_owner_grace_seconds": 20,
     },
 }
 # Limits that are constants.
 SMALL: Mapping[str, Json] = {
     "spaces.*.limits.max_settled_proposals": 12,
     "spaces.*.limits.max_grants_per_member": 5,
+    "spaces.*.limits.stream_owner_grace_seconds": 20,
 }
 CONFIG = read_space("lab", SETTINGS)
 APPROVALS_FOR_DELETING = 2
