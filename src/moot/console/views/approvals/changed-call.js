@@ -199,5 +199,5 @@ function argumentsEditor(given, tool, changed) {
     on: { input: changed },
   });
   const text = () => (parseJson(field.value)?.constructor === Object ? field.value.trim() : null);
-  return { node: html.div({}, html.label({ for: id }, "Arguments as JSON"), field), text };
+  return { node: html.div({ class: "labelled" }, html.label({ for: id }, "Arguments as JSON"), field), text };
 }

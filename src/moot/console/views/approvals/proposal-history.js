@@ -176,7 +176,7 @@ function stepsOf(context, proposal) {
       html.span({ class: "grow" }, text),
       html.a(
         { class: "history-link faint", href: context.link("timeline", id), title: "Show in timeline" },
-        tone === "made" ? formatTime(at) : `+${duration(Math.max(0, at - proposal.at))}`,
+        tone === "made" ? formatTime(at) : at - proposal.at < 1 ? "at once" : `+${duration(at - proposal.at)}`,
         icon("right", 12),
         html.span({ class: "sr" }, " show in timeline"),
       ),

@@ -20,6 +20,7 @@ class FlowView {
     this._later = undefined;
     this._memberGraph = html.div({ class: "flow-talk" });
     this._operationGraph = html.div({ class: "flow-path" });
+    this._recent = html.h3({ hidden: true }, "Recent operations");
     this._operations = html.ul({ class: "flow-operations" });
     outlet.append(
       html.div({ class: "view-head" }, html.h1({}, "Message flow")),
@@ -34,7 +35,7 @@ class FlowView {
           { class: "card flow-card", "aria-labelledby": "flow-how" },
           html.h2({ id: "flow-how" }, "Operation"),
           this._operationGraph,
-          html.h3({}, "Recent operations"),
+          this._recent,
           this._operations,
         ),
       ),
@@ -87,6 +88,7 @@ class FlowView {
     const key = `${id} ${operations.map((row) => row.id).join()}`;
     if (key === this._shown) return;
     this._shown = key;
+    this._recent.hidden = operations.length === 0;
     replace(
       this._operations,
       operations.map((row) =>

@@ -39,6 +39,10 @@ class CallLog {
     this.node = html.div({}, this._none, this._list);
   }
 
+  get isEmpty() {
+    return this._calls.length === 0;
+  }
+
   /** @param {string} to @param {{method: string, paramsText: string}} call @param {"request" | "propose"} way */
   sendCall(to, call, way) {
     const { method, paramsText } = call;
@@ -93,7 +97,7 @@ class CallLog {
   }
 
   draw() {
-    this._none.hidden = this._calls.length > 0;
+    this._none.hidden = !this.isEmpty;
     for (const one of this._calls) this._drawOne(one);
   }
 

@@ -164,6 +164,7 @@ class CallView {
     );
     this._layout.dataset.chosen = String(this._tool !== "");
     this._empty.hidden = this._tool !== "";
+    this._made.hidden = !this._tool && this._calls.isEmpty;
     this._refresh.hidden = !this._member || known?.status === "asking";
     this._drawForm();
   }
