@@ -40,6 +40,10 @@ class TokenSpaces:
 
         self._directory.others.answer(about, find)
 
+    def asks_nobody(self, address: str) -> bool:
+        """Whether other gateways would have to be asked for an address that has guessed too often."""
+        return not self._directory.serves_all() and self._directory.has_guessed(address)
+
     async def check(self) -> None:
         """Raises Unavailable where not all spaces are known."""
         await self._directory.others.check()
@@ -55,12 +59,14 @@ class TokenSpaces:
             await directory.wait_current()
             found, refusal = directory.identify_everywhere(token)
         claims = None
-        if directory.sign_in is not None and directory.is_of_provider(token):
+        # A wrong one is not verified once more where nobody else is asked.
+        is_needed = bool(found) or not directory.serves_all()
+        if is_needed and directory.sign_in is not None and directory.is_of_provider(token):
             claims = directory.sign_in.claims_of(token, hashed)
         question = TokenQuestion(hashed, None if isinstance(claims, AccessDenied) else claims, more)
         others: list[Json] = []
         if not directory.serves_all():
-            if not found and directory.has_guessed(address):
+            if not found and self.asks_nobody(address):
                 # A stranger: nobody else is asked for one more.
                 return [], refusal
             if isinstance(claims, AccessDenied):

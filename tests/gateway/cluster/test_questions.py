@@ -198,3 +198,27 @@ async def test_what_strangers_say_to_gateways_harms_nobody(start: StartGateway) 
         answer = await client.request(where, msgspec.json.encode(question), timeout=5)
         assert msgspec.json.decode(answer.data)["shards"] == []
         assert (await spaces_of(a, "t-zoe"))[0] == 200
+
+
+async def test_who_guesses_links_and_passkeys_makes_nobody_ask_without_end(start: StartGateway) -> None:
+    async with divided(start) as (a, b):
+        asked = 0
+        others = b.gateway.directory.others
+        find = others.find
+
+        async def count(*facts: Any) -> Json:
+            nonlocal asked
+            asked += 1
+            return await find(*facts)
+
+        others.find = count  # type: ignore[method-assign]
+        stranger = page(a, "", b"nobody's")
+        ticket = (await stranger.post("/passkey-sign-in/options", {}))[1]["ticket"]
+        limiter = a.gateway.directory.has_guessed
+        a.gateway.directory.has_guessed = lambda _address: True
+        assert (await a.http.post("/sign-in-links/redeem", json={"code": "no"})).status_code in (403, 429)
+        assert (await stranger.sign_in(ticket))[0] in (403, 429)
+        assert asked == 0
+        a.gateway.directory.has_guessed = limiter
+        assert (await stranger.sign_in(ticket))[0] in (403, 429)
+        assert asked == 1

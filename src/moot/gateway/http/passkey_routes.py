@@ -21,7 +21,7 @@ from moot.gateway.http.http_replies import (
     json_response,
     object_of,
 )
-from moot.gateway.http.request_identity import RequestIdentity
+from moot.gateway.http.request_identity import RequestIdentity, address_of
 from moot.gateway.sign_in.passkey_service import (
     KeyHolder,
     PasskeyService,
@@ -170,6 +170,8 @@ class PasskeyRoutes:
         try:
             await self._service.read(body.get("ticket"), "sign_in", time.time())
             assertion = read_assertion(body.get("assertion"))
+            if self._identity.spaces.asks_nobody(address_of(request)):
+                raise Unauthorized("too many wrong passkeys: try again later")
             return json_response(200, await self._service.sign_in(str(body["ticket"]), assertion))
         except (PasskeyInvalid, Unauthorized) as refusal:
             # Counted as wrong tokens are.

@@ -90,11 +90,13 @@ class SignInRoutes:
         """The token of a code that is valid, once."""
         check_json(request)
         code = (await object_of(request, _MAX_BODY_BYTES)).get("code")
+        wrong = AccessDenied(403, "this link was used already, or is too old: ask for a new one")
+        if self._spaces.asks_nobody(address_of(request)):
+            return denied(self._refuse_token(wrong, request))
         # Before it is used up.
         await self._spaces.check()
         token = await self._links.redeem(code) if isinstance(code, str) else None
         if token is None or await self._holder_of(token) is None:
-            wrong = AccessDenied(403, "this link was used already, or is too old: ask for a new one")
             return denied(self._refuse_token(wrong, request))
         log.info("signed in with a one-time link")
         return json_response(200, {"token": token})
