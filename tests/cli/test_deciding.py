@@ -342,7 +342,7 @@ def test_a_call_that_waits_says_so_once_with_its_id_and_who_can_decide(
     answer: list[str] = []
 
     async def decide() -> None:
-        await until(lambda: bool(answer))
+        await until(lambda: bool(answer and bob.proposals.open()))
         await bob.approve(bob.proposals.open()[0])
 
     def listen(line: str) -> None:

@@ -35,7 +35,7 @@ from moot.gateway.hosting.journal_durability import JournalDurability
 from moot.gateway.hosting.message_refusals import ErrorReplyLimiter
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.hosting.space_records import replay
-from moot.net.upgrade_request import Upgrade, UpgradeRefusal
+from moot.net.upgrade_request import RelayedUpgrade, Upgrade, UpgradeRefusal
 from moot.net.websocket_frame import CLOSE
 from moot.net.websocket_server import Handler, ServerSocket, WebSocketServer
 from moot.protocol.operation import Json
@@ -260,6 +260,7 @@ class SocketlessGateway:
         assert not isinstance(answer, asyncio.Future)
         if isinstance(answer, UpgradeRefusal):
             return answer.status
+        assert not isinstance(answer, RelayedUpgrade)
         session = SocketlessSession(name, answer)
         self.sessions.append(session)
         return session

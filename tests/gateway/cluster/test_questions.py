@@ -211,7 +211,7 @@ async def test_who_guesses_links_and_passkeys_makes_nobody_ask_without_end(start
             asked += 1
             return await find(*facts)
 
-        others.find = count  # type: ignore[method-assign]
+        others.find = count  # type: ignore[method-assign, assignment]
         stranger = page(a, "", b"nobody's")
         ticket = (await stranger.post("/passkey-sign-in/options", {}))[1]["ticket"]
         limiter = a.gateway.directory.has_guessed
