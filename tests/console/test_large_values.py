@@ -16,8 +16,11 @@ DIGEST = sha256(TEXT.encode()).hexdigest()
 
 
 def saved(page: Page, folder: Path, within: str) -> bytes:
+    view = page.locator(within)
     with page.expect_download() as download:
-        page.locator(within).get_by_role("button", name="Download").click()
+        view.get_by_role("button", name="Download").click()
+        # Or why not.
+        expect(view.get_by_role("status")).to_contain_text("Downloaded")
     file = folder / "saved"
     download.value.save_as(file)
     assert download.value.suggested_filename.startswith("value-")

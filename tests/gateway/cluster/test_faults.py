@@ -122,10 +122,13 @@ async def test_who_waits_when_a_gateway_stops_is_told_that_the_outcome_is_not_kn
         "shards": 1,
         "unavailable_seconds": 200,
         "stale_seconds": 300,
+        # What comes while one is on its way is not sent.
+        "heartbeat_seconds": 100,
     }
     async with running_gateway(tmp_path, PEOPLE, cluster=cluster) as a:
         assert a.gateway.node is not None
         writer = a.gateway.node.shards[0].log.writer
+        await until(lambda: writer.is_idle)
         own_nats.send(0, signal.SIGSTOP)
         posting = asyncio.ensure_future(
             a.post("bob", {"id": "m1", "kind": "chat", "payload": {"text": "perhaps"}}, space="lab")

@@ -93,6 +93,7 @@ async def test_what_is_asked_by_http_is_answered_by_who_serves(start: StartGatew
             assert posted.status_code == 200, posted.text
             assert (await bob.hear("chat"))["payload"]["text"] == f"{number}"
         await bob.say("chat", {"text": "to alice"}, to=["alice"])
+        await bob.fence()
         heard = await a.poll("alice", space="lab")
         assert "to alice" in [each["payload"].get("text") for each in heard["messages"]]
         history, direct = [await get(each, "/spaces/lab/history") for each in (a, b)]

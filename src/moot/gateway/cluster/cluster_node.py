@@ -226,6 +226,11 @@ class ClusterNode:
         if shard.state != "served":
             return False
         self.check_current(shard)
+        # One that has just begun to serve may not be known here yet.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.unavailable_seconds):
+                await shard.log.wait_known(time.monotonic())
+        self.check_current(shard)
         if next(shard.table.others_of(self.name), None) is None:
             raise InvalidOperation(
                 f"no other gateway serves shard {shard.index}, and its members would find nobody: let "
