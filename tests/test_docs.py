@@ -315,7 +315,7 @@ def test_every_ruling_says_where_it_lives() -> None:
     for line in text_of("docs/decisions/rulings.md").splitlines():
         if line.startswith('| <a id="d-'):
             cells = [cell.strip() for cell in line.strip("|").replace("\\|", "¦").split("|")]
-            assert len(cells) == 4, line
+            assert len(cells) == 3, line
             assert all(cells), line
 
 
@@ -420,7 +420,8 @@ def test_the_page_on_dialects_answers_what_the_m3p_draft_leaves_open() -> None:
         assert words in " ".join(answers.split())
 
 
-def test_every_decision_page_gives_question_decision_reason_and_cost() -> None:
+def test_every_decision_page_gives_question_decision_and_reason() -> None:
+    """What it costs is said where somebody could be surprised by it."""
     pages = [page for page in WRITTEN if re.fullmatch(r"docs/decisions/\d{4}-.*\.md", page)]
     numbers = [Path(page).name[:4] for page in pages]
     # One page a number. Pages are written at the same time, so a number may still be missing.
@@ -428,7 +429,7 @@ def test_every_decision_page_gives_question_decision_reason_and_cost() -> None:
     assert numbers == sorted(set(numbers))
     for page in pages:
         parts = re.findall(r"^\*\*(Question|Decision|Reason|Cost)\.\*\*\s+\S", text_of(page), re.MULTILINE)
-        assert parts == ["Question", "Decision", "Reason", "Cost"], page
+        assert parts in (["Question", "Decision", "Reason"], ["Question", "Decision", "Reason", "Cost"]), page
 
 
 def test_the_taste_of_the_demo_in_the_readme_is_what_the_demo_prints() -> None:

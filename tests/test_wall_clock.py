@@ -39,7 +39,7 @@ FILES: Final = {
     "gateway/http/passkey_routes.py": "until when a ticket is good, at every gateway of a cluster",
     "gateway/hosting/content_store.py": "how old a file is that a killed gateway left half written",
     "gateway/hosting/own_connections.py": STAMP,
-    "gateway/cluster/nats/log_writer.py": "what NATS says of the time is held against it (0153)",
+    "gateway/cluster/nats/log_writer.py": "what NATS says of the time is held against it (0113)",
     "conformance/live_driver.py": STAMP,
     "gateway/space_factory.py": "when a space was archived or deleted",
     "gateway/http/admin_routes.py": "tokens say by the wall clock when they were issued",

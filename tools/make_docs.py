@@ -361,8 +361,9 @@ def decisions_page() -> str:
         by_subject.setdefault(subject, []).append(f"- [{path.name[:4]}]({path.name}) {words}")
     parts = [
         "# Decisions",
-        f"{_NOTE} Each page gives a question, the decision, its reason and its cost. [Rulings](rulings.md) "
-        "has one row for every place where the protocol documents are silent or contradict each other.",
+        f"{_NOTE} Each page gives a question, the decision and its reason. [Rulings](rulings.md) say "
+        "what Moot does where the protocol documents are silent or contradict each other. "
+        "Missing numbers were merged into others.",
     ]
     for subject, lines in by_subject.items():
         parts += [f"## {subject[0].upper()}{subject[1:]}", "\n".join(lines)]

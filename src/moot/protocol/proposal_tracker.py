@@ -215,7 +215,7 @@ class ProposalTracker(Generic[P]):
         return True
 
     def _apply_answer(self, life: P, envelope: Envelope, who: Sequence[str]) -> bool:
-        """One answer is that of every proposal which the request carries out (decision 0014)."""
+        """One answer is that of every proposal which the request carries out (decision 0015)."""
         error, result = envelope.payload.get("error"), envelope.payload.get("result")
         if life.requests[-1] not in envelope.correlation_id:
             return False

@@ -53,7 +53,7 @@ handshake where it can, unless `--era stateless` (`era:` in `mcp_servers:`) says
 - `server-sse-polling`: a tool that closes its own HTTP stream in the middle of a call has no counterpart in a space,
   where no stream belongs to a tool. Its call is answered all the same.
 - The experimental tasks of 2025-11-25 as tasks: 2026-07-28 replaced them by an extension, and the official Python SDK
-  dropped them. A tool that runs only as such a task is [called like any other](decisions/0075-tools-that-run-as-tasks.md),
+  dropped them. A tool that runs only as such a task is [called like any other](decisions/0074-a-connection-in-each-era.md),
   and the bridge waits for its task. A member of a space that asks for the task itself gets it.
 - JSON-RPC batches of 2025-03-26, which later versions took back, as batches: a client that agreed on that version may
   send up to 64 messages in one and gets the answers one by one. Servers are asked for 2025-11-25; one that answers

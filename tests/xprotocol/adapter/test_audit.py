@@ -193,7 +193,7 @@ async def test_no_entry_is_lost_silently_while_the_disk_hangs(
 async def test_no_call_starts_while_entries_wait_for_a_disk_that_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """0047: no fault is reported by such a disk, and still nothing is recorded."""
+    """0046: no fault is reported by such a disk, and still nothing is recorded."""
     monkeypatch.setattr("moot.xprotocol.adapter.telemetry.audit_log.MAX_BUFFERED_BYTES", 1)
     notes = notes_server(tmp_path)
     async with running_adapter(tmp_path, notes) as adapter:

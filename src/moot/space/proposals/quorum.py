@@ -36,7 +36,7 @@ class NeededApprovals(NamedTuple):
 
 
 def find_needed_approvals(rules: Iterable[Quorum], payload: Payload, to: Sequence[str]) -> NeededApprovals:
-    """The largest number of the rules that match (0011); exempt is who is so in all of them."""
+    """The largest number of the rules that match (0145); exempt is who is so in all of them."""
     method = payload.get("method")
     if isinstance(method, str) and (method in UNBOUND_METHODS or method.startswith(NOTIFICATION_PREFIX)):
         return NeededApprovals()

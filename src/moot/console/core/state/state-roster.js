@@ -88,7 +88,7 @@ export class Roster {
         for (const member of this._targets(envelope, row)) this._pause(member, payload, row);
         return "roster";
       case "participant/resume":
-        // Ruling 0006: a member cannot resume itself.
+        // Decision 0017: a member cannot resume itself.
         for (const member of this._targets(envelope, row)) if (member.id !== row.from) member.paused = null;
         return "roster";
       case "participant/status":
@@ -111,7 +111,7 @@ export class Roster {
     return member.paused !== null && member.paused.until > now;
   }
 
-  /** Ruling 0017: the pause that ends later applies; one of more than 366 days has no end. @param {Member} member @param {any} payload @param {import("./envelopes.js").Row} row */
+  /** Decision 0017: the pause that ends later applies; one of more than 366 days has no end. @param {Member} member @param {any} payload @param {import("./envelopes.js").Row} row */
   _pause(member, payload, row) {
     const seconds =
       typeof payload.timeout_seconds === "number" && payload.timeout_seconds <= MAX_PAUSE_SECONDS
