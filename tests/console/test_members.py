@@ -97,7 +97,7 @@ def test_a_pause_that_runs_out_is_seen_to_end(page_as: PageAs, member: MemberAs)
 def test_a_shorter_pause_and_ones_own_resume_change_nothing_on_the_page(
     gateway: Running, page_as: PageAs, member: MemberAs
 ) -> None:
-    """Decision 0017: the page says what the gateway holds to."""
+    """D-25: the page says what the gateway holds to."""
     human, second = member("human"), member("second")
     page = page_as("human", "members", "second")
     human.run(lambda space: space.admin.pause("second", reason="for an hour", timeout_seconds=3600))

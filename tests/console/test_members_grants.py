@@ -98,7 +98,7 @@ def test_rights_of_the_configuration_stay_and_the_revoker_is_told(page_as: PageA
 def test_rights_that_an_invitation_lent_can_be_taken_back(
     page_as: PageAs, member: MemberAs, gateway: Running, loop: Loop
 ) -> None:
-    """Nobody hears of them as a grant (docs/decisions/0003), but a pattern reaches them."""
+    """Nobody hears of them as a grant (D-23), but a pattern reaches them."""
     made = member("human").run(lambda space: space.admin.invite("lisa", [{"kind": "chat"}, READ]))
     lisa = Driven(loop, "lisa")
     lisa.enter(gateway.url, "lab", str(made.token))

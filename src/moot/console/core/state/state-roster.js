@@ -88,7 +88,7 @@ export class Roster {
         for (const member of this._targets(envelope, row)) this._pause(member, payload, row);
         return "roster";
       case "participant/resume":
-        // Decision 0017: a member cannot resume itself.
+        // D-25: a member cannot resume itself.
         for (const member of this._targets(envelope, row)) if (member.id !== row.from) member.paused = null;
         return "roster";
       case "participant/status":
@@ -111,7 +111,7 @@ export class Roster {
     return member.paused !== null && member.paused.until > now;
   }
 
-  /** Decision 0017: the pause that ends later applies; one of more than 366 days has no end. @param {Member} member @param {any} payload @param {import("./envelopes.js").Row} row */
+  /** D-25: the pause that ends later applies; one of more than 366 days has no end. @param {Member} member @param {any} payload @param {import("./envelopes.js").Row} row */
   _pause(member, payload, row) {
     const seconds =
       typeof payload.timeout_seconds === "number" && payload.timeout_seconds <= MAX_PAUSE_SECONDS
