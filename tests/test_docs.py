@@ -302,21 +302,21 @@ def test_every_source_file_that_a_page_names_exists() -> None:
     assert not missing
 
 
-def test_every_ruling_has_one_row() -> None:
-    rows = re.findall(
-        r'^\| <a id="d-(\d{2,3})"></a>D-(\d{2,3}) \|', text_of("docs/decisions/rulings.md"), re.MULTILINE
+def test_every_ruling_has_one_line() -> None:
+    lines = re.findall(
+        r'^- <a id="d-(\d{2,3})"></a>D-(\d{2,3}): ', text_of("docs/decisions/rulings.md"), re.MULTILINE
     )
-    assert [name for name, _ in rows] == [f"{number:02}" for number in range(1, len(rows) + 1)]
-    assert len(rows) >= 103
-    assert all(anchor == name for anchor, name in rows)
+    assert [name for name, _ in lines] == [f"{number:02}" for number in range(1, len(lines) + 1)]
+    assert len(lines) >= 103
+    assert all(anchor == name for anchor, name in lines)
 
 
 def test_every_ruling_says_where_it_lives() -> None:
     for line in text_of("docs/decisions/rulings.md").splitlines():
-        if line.startswith('| <a id="d-'):
-            cells = [cell.strip() for cell in line.strip("|").replace("\\|", "¦").split("|")]
-            assert len(cells) == 3, line
-            assert all(cells), line
+        if line.startswith('- <a id="d-'):
+            place = re.search(r"\. (?:`\w+` in )?`([\w/.]+)`(?: \([^()]+\))?$", line)
+            assert place, line
+            assert (PACKAGE / place[1]).exists(), line
 
 
 def test_what_the_rulings_name_inside_a_file_is_there() -> None:

@@ -362,8 +362,7 @@ def decisions_page() -> str:
     parts = [
         "# Decisions",
         f"{_NOTE} Each page gives a question, the decision and its reason. [Rulings](rulings.md) say "
-        "what Moot does where the protocol documents are silent or contradict each other. "
-        "Missing numbers were merged into others.",
+        "what Moot does where the protocol documents are silent or contradict each other.",
     ]
     for subject, lines in by_subject.items():
         parts += [f"## {subject[0].upper()}{subject[1:]}", "\n".join(lines)]

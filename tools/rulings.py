@@ -17,7 +17,7 @@ _LEADING: Final = re.compile(
 
 
 def link_rulings(text: str, folder: str = "../") -> str:
-    """A number becomes a link to the row that says what was decided; `folder` leads to the folder of docs."""
+    """A number becomes a link to the line of the decision; `folder` leads to the folder of docs."""
 
     def link(number: str) -> str:
         anchor = number.lower()
