@@ -48,9 +48,9 @@ FILES: Final = {
     "net/server_tls.py": "certificates expire by the wall clock",
     "trust/rules/rule_store.py": STAMP,
     "bridges/server/overlay_previews.py": STAMP,
-    "bridges/space/kept_calls.py": "until when a result is written down for the next run",
+    "bridges/space/kept_calls.py": "until when a result is written down for the next run, and when another "
+    "process made a proposal",
     "bridges/space/pending_calls.py": "how far back the gateway is asked, with a margin of a minute",
-    "bridges/space/same_calls.py": "the same, for a proposal that another process made",
     "xprotocol/adapter/adapter.py": SIGNED,
     "xprotocol/adapter/discovery/announcer.py": SIGNED,
     "xprotocol/adapter/inbound/operation_runner.py": SIGNED,

@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
-from moot.net.upgrade_refused import UpgradeRefused
+from moot.net.connect_errors import UpgradeRefused
 from moot.net.websocket_client import (
     ClientSocket,
     dial,

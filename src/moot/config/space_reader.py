@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from moot.config.budget_reader import read_budgets
-from moot.config.effect_reader import read_effects
-from moot.config.passkey_reader import read_passkeys
+from moot.config.call_reader import CALL_KEYS, read_calls, read_names
+from moot.config.effect_reader import UNDO_CLASSES, read_effects
 from moot.config.section_reader import (
     MistakeList,
     Reader,
@@ -33,6 +33,7 @@ from moot.protocol.patterns import Capability, Notation, read_capability
 from moot.space.config import (
     Name,
     ParticipantConfig,
+    PasskeyRules,
     Quorum,
     Reminder,
     SpaceConfig,
@@ -61,6 +62,9 @@ _SWITCHES: Final = frozenset(
 )
 _DIALECTS: Final = frozenset({"mew", "mcpx", "m3p"})
 _REMINDER_KEYS: Final = frozenset({"after_seconds", "tell"})
+_PASSKEY_KEYS: Final = ("required", "first")
+_PASSKEY_RULE_KEYS: Final = (*CALL_KEYS, "risk", "undo", "exempt")
+_PASSKEY_RISKS: Final = frozenset({"bad", "warn"})
 MAX_REMINDERS: Final = 16
 
 
@@ -241,6 +245,39 @@ def _url(value: Json, path: str) -> str | None:
     return None if value is None else str(checked(value, str, "a URL", path))
 
 
+def _passkeys(value: Json, path: str) -> PasskeyRules:
+    """What is approved with a passkey, in the words of budgets, `risk` and `undo`."""
+    settings = mapping(value, path)
+    for key in settings:
+        if key not in _PASSKEY_KEYS:
+            raise unknown_key(path, key, _PASSKEY_KEYS)
+    rules = settings.get("required", [])
+    if not isinstance(rules, list):
+        raise UsageError(f"{at(path, 'required')}: must be a list, as in [{{tool: deploy}}]")
+    first: Any = one_of(settings.get("first", "session"), frozenset({"session", "link"}), at(path, "first"))
+    required = [_passkey_rule(each, f"{at(path, 'required')}[{index}]") for index, each in enumerate(rules)]
+    return PasskeyRules(required=tuple(required), first=first)
+
+
+def _passkey_rule(value: Json, path: str) -> Quorum:
+    entry = mapping(value, path)
+    for key in entry:
+        if key not in _PASSKEY_RULE_KEYS:
+            raise unknown_key(path, key, _PASSKEY_RULE_KEYS)
+    risk: Any = one_of(entry["risk"], _PASSKEY_RISKS, at(path, "risk")) if "risk" in entry else None
+    undo: Any = one_of(entry["undo"], UNDO_CLASSES, at(path, "undo")) if "undo" in entry else None
+    exempt = read_names(entry["exempt"], at(path, "exempt")) if "exempt" in entry else []
+    calls = read_calls(entry, path, tools_only=False)
+    return Quorum(
+        pattern=calls,
+        approvals_needed=1,
+        exempt=tuple(Name(each) for each in dict.fromkeys(exempt)),
+        passkey=True,
+        risk=risk,
+        undo=undo,
+    )
+
+
 _READERS: Final[Mapping[str, Reader]] = {
     "dialects": _dialects,
     "accept_protocols": _strings,
@@ -248,7 +285,7 @@ _READERS: Final[Mapping[str, Reader]] = {
     "budgets": read_budgets,
     "effects": read_effects,
     "reminders": _reminders,
-    "passkeys": read_passkeys,
+    "passkeys": _passkeys,
     "connection_url": _url,
     "limits": _limits,
 }

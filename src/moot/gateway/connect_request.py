@@ -1,4 +1,4 @@
-"""What a client asks for when it connects: by the path, the query, the subprotocol and the headers."""
+"""What a client asks for when it connects: by path, query, subprotocol and headers, and by a join frame."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ from typing import Final
 from urllib.parse import parse_qs, unquote
 
 import msgspec
+import orjson
 
 from moot.errors import InvalidEnvelope
 from moot.gateway.access import bearer
+from moot.protocol import strict_json
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
+from moot.protocol.operation import Json
 from moot.space.members.member import Options
 
 _SUBPROTOCOLS: Final[Mapping[str, DialectName]] = {"mew.v0.4": "mew", "mcpx.v0.1": "mcpx", "mcpx.m3p": "m3p"}
+_PROTOCOLS: Final[Mapping[str, DialectName]] = {"mew/v0.4": "mew", "mcpx/v0.1": "mcpx"}
+_JOIN_KINDS: Final = ("system/join", "system.join")
+# D-20: what clients call the id that they propose in a join.
+_ID_KEYS: Final = ("participantId", "participant", "participant_id", "from")
 
 
 class ConnectRequest(msgspec.Struct, frozen=True):
-    """What a URL and a subprotocol ask for."""
+    """What a URL and a subprotocol ask for, and a join frame where one is sent."""
 
     space: str | None
     token: str | None
@@ -77,3 +84,62 @@ def read_connect_request(
         if token is not None and token.count(".") == 2:
             raise InvalidEnvelope("a token of a provider never stands in an address: send it in a header")
     return ConnectRequest(asked.get("space") or asked.get("topic"), token, chosen, options, subprotocol)
+
+
+def is_join(data: bytes) -> bool:
+    """Whether a frame is a join, in either form."""
+    if b"join" not in data:
+        return False
+    try:
+        fields = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(fields, dict) and (
+        (fields.get("type") == "join" and "kind" not in fields) or fields.get("kind") in _JOIN_KINDS
+    )
+
+
+def read_join(data: bytes, request: ConnectRequest) -> ConnectRequest:
+    """What a join frame asks for besides what was asked for before; raises MalformedEnvelope."""
+    fields = strict_json.parse(data)
+    if not isinstance(fields, dict):
+        raise InvalidEnvelope("the first frame must be a join")
+    if fields.get("type") == "join":
+        body = fields
+    elif fields.get("kind") in _JOIN_KINDS:
+        payload = fields.get("payload", {})
+        body = payload if isinstance(payload, dict) else {}
+    else:
+        raise InvalidEnvelope('send {"type":"join","space":…,"token":…} or a header with the token')
+    token = body.get("token")
+    space = body.get("space") or body.get("topic")
+    return ConnectRequest(
+        (space if isinstance(space, str) else None) or request.space,
+        token if isinstance(token, str) and token else None,
+        request.dialect or _dialect_of(fields, body),
+        _joined_options(fields, body, request.options),
+        request.subprotocol,
+    )
+
+
+def _dialect_of(fields: Mapping[str, Json], body: Mapping[str, Json]) -> DialectName | None:
+    chosen, protocol = body.get("dialect"), fields.get("protocol")
+    if isinstance(chosen, str) and chosen in DIALECTS:
+        return DIALECTS[chosen].name  # type: ignore[index]  # looked up just now
+    if isinstance(protocol, str) and protocol in _PROTOCOLS:
+        return _PROTOCOLS[protocol]
+    return "mcpx" if body.get("topic") else None
+
+
+def _joined_options(fields: Mapping[str, Json], body: Mapping[str, Json], options: Options) -> Options:
+    routing = body.get("routing")
+    if routing in ("all", "directed"):
+        options = msgspec.structs.replace(options, routing=routing)
+    if body.get("answers") is False:
+        options = msgspec.structs.replace(options, answers=False)
+    given = {"from": fields.get("from")} | dict(body)
+    proposed = next((given[key] for key in _ID_KEYS if isinstance(given.get(key), str)), None)
+    if proposed:
+        # D-19: a runtime id; existing clients give their own name, which proposes nothing.
+        options = msgspec.structs.replace(options, runtime_id=proposed)
+    return options

@@ -37,11 +37,10 @@ from moot.gateway.created_spaces import (
 from moot.gateway.hosting.delivery import Delivery, MessageHistory
 from moot.gateway.hosting.durability import Durability
 from moot.gateway.hosting.history_restore import restore_history
-from moot.gateway.hosting.host_options import HostOptions
 from moot.gateway.hosting.input_applier import InputApplier
 from moot.gateway.hosting.input_order import LocalOrder
 from moot.gateway.hosting.journal_durability import JournalDurability
-from moot.gateway.hosting.journaled_space import JournaledSpace
+from moot.gateway.hosting.journaled_space import HostOptions, JournaledSpace
 from moot.gateway.hosting.output_log import OutputLog
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.hosting.space_restore import restore_space

@@ -14,7 +14,7 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -22,14 +22,16 @@ import msgspec
 import orjson
 
 from moot.config.gateway_config import GatewayConfig
-from moot.errors import InvalidEnvelope, MalformedEnvelope, Refused, Unauthorized, Unavailable
+from moot.errors import MalformedEnvelope, Refused, Unauthorized, Unavailable
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.connect_request import (
     ConnectRequest,
+    is_join,
     is_websocket_path,
     participant_in,
     read_connect_request,
+    read_join,
 )
 from moot.gateway.hosting.delivery import SessionOutbox
 from moot.gateway.hosting.input_applier import NewSession
@@ -40,7 +42,6 @@ from moot.net.outbox import Outbox
 from moot.net.upgrade_request import Upgrade, UpgradeRefusal
 from moot.net.websocket_frame import encode_frame
 from moot.net.websocket_server import Decision, ServerSocket
-from moot.protocol import strict_json
 from moot.protocol.close_codes import POLICY, TRY_AGAIN
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, rfc3339
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# D-20: what clients call the id that they propose in a join.
-_ID_KEYS: Final = ("participantId", "participant", "participant_id", "from")
 # D-20: a connection that has not joined by then is closed.
 JOIN_SECONDS: Final = 10.0
 # 8 KiB: a join has a space, a token and a name. No more is read of a connection before it has joined.
@@ -66,7 +65,6 @@ OUTBOX_MESSAGES: Final = 4_096
 # The same in bytes; kept once for all that wait for it.
 OUTBOX_BYTES: Final = 16 << 20
 _TRY_AGAIN_CODES: Final = frozenset({"resource_limit", "rate_limited", "unavailable"})
-_PROTOCOLS: Final[Mapping[str, DialectName]] = {"mew/v0.4": "mew", "mcpx/v0.1": "mcpx"}
 
 
 class UpgradeHandler:
@@ -226,12 +224,12 @@ class MemberSocket:
             else:
                 self._read_join(data)
             return
-        if self._may_renew and _is_join(data):
+        if self._may_renew and is_join(data):
             self._renew(host, session, data)
             return
         if self._may_repeat_join:
             self._may_repeat_join = False
-            if _is_join(data):
+            if is_join(data):
                 return
         host.receive(session, self.dialect, data, binary)
 
@@ -312,14 +310,12 @@ class MemberSocket:
     def _read_join(self, data: bytes) -> None:
         """D-20: the first frame says who joins which space; anything else is rejected."""
         try:
-            fields = strict_json.parse(data)
-            if not isinstance(fields, dict):
-                raise InvalidEnvelope("the first frame must be a join")
-            token, space, options = self._read_join_fields(fields)
+            asked = read_join(data, self._request)
         except MalformedEnvelope as fault:
             self._reject(fault.code, f"join first: {fault.message}")
             return
-        handler, space = self._upgrade_handler, space or self._request.space
+        self.dialect = asked.dialect or "mew"
+        handler, space, token, options = self._upgrade_handler, asked.space, asked.token, asked.options
         if not handler.may_become_known(space, token, self._address):
             self._join_as(handler.identify(space, token, self._address, options.runtime_id), options)
             return
@@ -351,8 +347,7 @@ class MemberSocket:
     def _renew(self, host: SpaceHost, session: SessionId, data: bytes) -> None:
         """Take a newer token of the same person over; a wrong one is answered, and changes nothing."""
         try:
-            fields = strict_json.parse(data)
-            token = self._read_join_fields(fields)[0] if isinstance(fields, dict) else None
+            token = read_join(data, self._request).token
             identity = self._upgrade_handler.identify(host.name, token, self._address, None)
             if isinstance(identity, AccessDenied):
                 raise Unauthorized(identity.message)
@@ -367,42 +362,6 @@ class MemberSocket:
     @property
     def _address(self) -> str:
         return self._connection.peer if self._connection is not None else ""
-
-    def _read_join_fields(self, fields: Mapping[str, Json]) -> tuple[str | None, str | None, Options]:
-        if fields.get("type") == "join":
-            body = fields
-        elif fields.get("kind") in ("system/join", "system.join"):
-            payload = fields.get("payload", {})
-            body = payload if isinstance(payload, dict) else {}
-        else:
-            raise InvalidEnvelope('send {"type":"join","space":…,"token":…} or a header with the token')
-        protocol = fields.get("protocol")
-        chosen = body.get("dialect")
-        if self._request.dialect is None:
-            if isinstance(chosen, str) and chosen in DIALECTS:
-                self.dialect = DIALECTS[chosen].name  # type: ignore[index]  # looked up just now
-            elif isinstance(protocol, str) and protocol in _PROTOCOLS:
-                self.dialect = _PROTOCOLS[protocol]
-            elif body.get("topic"):
-                self.dialect = "mcpx"
-        space = body.get("space") or body.get("topic")
-        token = body.get("token")
-        routing = body.get("routing")
-        options = self._request.options
-        if routing in ("all", "directed"):
-            options = msgspec.structs.replace(options, routing=routing)
-        if body.get("answers") is False:
-            options = msgspec.structs.replace(options, answers=False)
-        given = {"from": fields.get("from")} | dict(body)
-        proposed = next((given[key] for key in _ID_KEYS if isinstance(given.get(key), str)), None)
-        if proposed:
-            # D-19: a runtime id; existing clients give their own name, which proposes nothing.
-            options = msgspec.structs.replace(options, runtime_id=proposed)
-        return (
-            token if isinstance(token, str) and token else None,
-            space if isinstance(space, str) else None,
-            options,
-        )
 
     # Ending
 
@@ -429,19 +388,6 @@ class MemberSocket:
         self._stop_full_timer()
         self._outbox.detach()
         self.close(TRY_AGAIN, f"reading too slowly: {how_far}")
-
-
-def _is_join(data: bytes) -> bool:
-    if b"join" not in data:
-        return False
-    try:
-        fields = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return False
-    return isinstance(fields, dict) and (
-        (fields.get("type") == "join" and "kind" not in fields)
-        or fields.get("kind") in ("system/join", "system.join")
-    )
 
 
 def _refusal(denied: AccessDenied) -> UpgradeRefusal:

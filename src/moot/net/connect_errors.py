@@ -1,4 +1,4 @@
-"""Errors of connecting, as messages that say what to do."""
+"""Errors of connecting, as messages that say what to do, and an answer where a WebSocket was asked for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from moot.errors import NotAdmitted, Unreachable
+from moot.errors import MootError, NotAdmitted, Unreachable
 from moot.net.outbound import explain_untrusted
-from moot.net.upgrade_refused import UpgradeRefused
 from moot.private_files import FileToken
 
 _HINTS: Final = {
@@ -23,6 +22,22 @@ _HINTS: Final = {
 # Of what the other side says.
 _MAX_CHARACTERS: Final = 300
 _SECURE: Final = {"https": "http", "wss": "ws"}
+# Answers of a gateway that is busy, or of a proxy in front of one that restarts.
+_TEMPORARY_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class UpgradeRefused(MootError):
+    """An HTTP answer where a WebSocket was asked for."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"HTTP {status}: {body[:400].decode('utf-8', 'replace')}")
+        self.status = status
+        self.body = body
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether trying again later can help."""
+        return self.status in _TEMPORARY_STATUSES
 
 
 def explain_failed_request(url: str, fault: Exception, *, what: str = "a gateway") -> Unreachable:

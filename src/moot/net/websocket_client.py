@@ -19,9 +19,8 @@ from typing import Any, Final, Protocol, cast
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
-from moot.net.connect_errors import without_query
+from moot.net.connect_errors import UpgradeRefused, without_query
 from moot.net.outbound import OpenSocket, explain_untrusted
-from moot.net.upgrade_refused import UpgradeRefused
 from moot.net.websocket_engine import (
     WSAutoPingStrategy,
     WSCloseCode,

@@ -39,27 +39,21 @@ from moot.net.websocket_frame import (
     CLOSE,
     GOING_AWAY,
     INTERNAL_ERROR,
-    INVALID_TEXT,
     MESSAGE_TOO_BIG,
     PING,
     PONG,
-    PROTOCOL_ERROR,
     FrameError,
     encode_close,
     encode_frame,
+    read_close_code,
 )
 
 log = logging.getLogger(__name__)
 
-# RFC 6455, 7.4.1, and the registry's later ones.
-_CLOSE_CODES: Final = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})
-_NORMAL_CLOSE: Final = 1000
 # What is still read of a connection that has ended; beyond that it stays with the peer until it is dropped.
 _MAX_DROPPED_BYTES: Final = 1 << 20
 # How often is looked whether the last connection has ended.
 _POLL_SECONDS: Final = 0.01
-
-
 # The largest message in pieces of 256 bytes, smaller than any client makes them. More: closed with 1008.
 MAX_MESSAGE_FRAGMENTS: Final = 4_352
 # Above this the transport reports that a reader is behind.
@@ -355,13 +349,7 @@ class ServerSocket(asyncio.BufferedProtocol):
             self.write(b"")
 
     def _handle_close(self, payload: bytes) -> None:
-        code = int.from_bytes(payload[:2], "big") if payload else _NORMAL_CLOSE
-        if len(payload) == 1 or not (code in _CLOSE_CODES or 3000 <= code < 5000):
-            raise FrameError(PROTOCOL_ERROR, f"close code {code} may not be sent")
-        try:
-            payload[2:].decode("utf-8")
-        except UnicodeDecodeError:
-            raise FrameError(INVALID_TEXT, "the reason of a close is not valid UTF-8") from None
+        code = read_close_code(payload)
         self._send_pongs()
         self._hang_up(code, "")
 

@@ -25,7 +25,7 @@ from a2a.types import (
 from google.protobuf.json_format import ParseDict
 
 from moot.agents.a2a.a2a_server import published
-from moot.agents.a2a.serve_settings import ServeSettings
+from moot.agents.a2a.a2a_settings import ServeSettings
 from moot.net.http_listener import bind_socket, serve_http
 from moot.participant import JoinedSpace, connect
 from moot.participant.connection.envelope_writer import new_id

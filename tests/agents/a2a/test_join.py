@@ -17,8 +17,8 @@ from jwt import PyJWK
 from jwt.algorithms import ECAlgorithm
 
 from moot.agents.a2a.a2a_member import A2aMember
+from moot.agents.a2a.a2a_settings import JoinSettings
 from moot.agents.a2a.agent_card import find_card
-from moot.agents.a2a.join_settings import JoinSettings
 from moot.cli.process.exit_codes import EXIT_NOT_CONNECTED, exit_code_of
 from moot.errors import Unreachable, UsageError
 from moot.participant import JoinedSpace, connect

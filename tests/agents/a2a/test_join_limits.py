@@ -17,8 +17,8 @@ from jwt import PyJWK
 from jwt.algorithms import ECAlgorithm
 
 from moot.agents.a2a.a2a_member import A2aMember
+from moot.agents.a2a.a2a_settings import JoinSettings
 from moot.agents.a2a.agent_client import AgentClient, AgentFault
-from moot.agents.a2a.join_settings import JoinSettings
 from moot.agents.a2a.task_file import Question, TaskFile
 from moot.errors import MootError, UsageError
 from moot.participant import connect

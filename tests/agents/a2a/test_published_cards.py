@@ -15,11 +15,10 @@ from google.protobuf.json_format import MessageToDict
 from jwt import PyJWK, PyJWKSet
 from jwt.utils import base64url_decode
 
+from moot.agents.a2a.a2a_settings import JoinSettings, ServeSettings
 from moot.agents.a2a.agent_card import WELL_KNOWN, find_card
 from moot.agents.a2a.card_signer import KEYS_PATH, card_signer
-from moot.agents.a2a.join_settings import JoinSettings
 from moot.agents.a2a.published_card import ARGUMENTS_URI, make_card
-from moot.agents.a2a.serve_settings import ServeSettings
 from moot.errors import UsageError
 from tests.agents.a2a.served_space import ServedSpace, served_space, service, space_with_coder
 from tests.waiting import HANG_SECONDS

@@ -11,8 +11,8 @@ from a2a.types import Message, Part, TaskPushNotificationConfig, TaskState
 from a2a.utils.errors import UnsupportedOperationError
 
 from moot.agents.a2a import push_sender, task_book
+from moot.agents.a2a.a2a_settings import ServeSettings
 from moot.agents.a2a.push_sender import PushSender
-from moot.agents.a2a.serve_settings import ServeSettings
 from moot.agents.a2a.task_book import ServedTask, TaskBook
 from tests.waiting import bounded, until
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moot.agents.acp.agent_profiles import PROFILES, UNKNOWN
-from moot.agents.acp.permission_options import choose_options
+from moot.agents.acp.open_permission import choose_options
 from moot.errors import McpError, ProposalSettled
 from moot.participant import SeenProposal, connect
 from tests.agents.acp.agent_space import RIGHTS, agent_space, diff, tool_call, tool_update

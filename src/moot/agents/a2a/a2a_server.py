@@ -29,13 +29,13 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from moot.agents.a2a.a2a_settings import ServeSettings
 from moot.agents.a2a.agent_card import WELL_KNOWN
 from moot.agents.a2a.callers import MAX_ADDRESSES, Caller, CallerDenied, Callers
 from moot.agents.a2a.card_signer import KEYS_PATH, CardSigner, card_signer
 from moot.agents.a2a.published_card import PublishedCard
 from moot.agents.a2a.push_sender import PushSender
 from moot.agents.a2a.request_handler import MemberRequestHandler
-from moot.agents.a2a.serve_settings import ServeSettings
 from moot.agents.a2a.task_book import TaskBook
 from moot.agents.a2a.task_tracker import TaskTracker
 from moot.net.counted_address import network_of

@@ -23,7 +23,7 @@ from a2a.utils.signing import SignatureVerificationError, create_signature_verif
 from google.protobuf.json_format import ParseError
 from jwt import PyJWK, PyJWKSet
 
-from moot.agents.a2a.join_settings import JoinSettings
+from moot.agents.a2a.a2a_settings import JoinSettings
 from moot.errors import InvalidJson, MootError, Unreachable, UsageError
 from moot.net.address_check import is_loopback
 from moot.net.http_client import HttpClient, ResponseTooLarge

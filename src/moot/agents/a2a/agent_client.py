@@ -31,8 +31,8 @@ from a2a.types import (
 from a2a.utils.errors import A2AError, TaskNotFoundError, UnsupportedOperationError
 from google.protobuf.json_format import ParseError
 
+from moot.agents.a2a.a2a_settings import JoinSettings
 from moot.agents.a2a.agent_card import origin_of
-from moot.agents.a2a.join_settings import JoinSettings
 from moot.errors import MootError
 from moot.protocol.hidden_text import show_hidden
 from moot.resilience.restart_loop import Backoff

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
-from moot.agents.a2a.serve_settings import ServeSettings
+from moot.agents.a2a.a2a_settings import ServeSettings
 from moot.errors import MootError, NotAdmitted, Unreachable
 from moot.net.counted_address import network_of
 from moot.participant import JoinedSpace, connect, member_session

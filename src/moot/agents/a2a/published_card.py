@@ -33,8 +33,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from moot import __version__
+from moot.agents.a2a.a2a_settings import ServeSettings
 from moot.agents.a2a.card_signer import CardSigner
-from moot.agents.a2a.serve_settings import ServeSettings
 from moot.errors import MootError
 from moot.participant import JoinedSpace
 from moot.protocol.hidden_text import show_hidden

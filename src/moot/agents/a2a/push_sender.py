@@ -20,7 +20,7 @@ from a2a.utils.errors import InvalidParamsError
 from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToDict
 
-from moot.agents.a2a.serve_settings import ServeSettings
+from moot.agents.a2a.a2a_settings import ServeSettings
 from moot.agents.a2a.task_book import ServedTask, TaskEvent
 from moot.errors import MootError
 from moot.net.address_check import ForbiddenAddress, allowed_addresses, connect_checked

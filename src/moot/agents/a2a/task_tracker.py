@@ -26,7 +26,7 @@ from a2a.types import Part, TaskState
 from google.protobuf.json_format import ParseDict, ParseError
 
 from moot.agents.a2a import task_book
-from moot.agents.a2a.serve_settings import ServeSettings
+from moot.agents.a2a.a2a_settings import ServeSettings
 from moot.agents.a2a.task_book import ServedTask, TaskBook
 from moot.errors import MootError
 from moot.operations.call_text import proposal_link

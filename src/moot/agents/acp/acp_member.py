@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from moot.agents.acp.acp_controls import AcpControls
 from moot.agents.acp.acp_settings import AcpSettings
 from moot.agents.acp.agent_process import AgentProcess
 from moot.agents.acp.agent_profiles import AgentProfile, profile_of
+from moot.agents.acp.folder_settings import check_folder_settings
 from moot.agents.acp.json_rpc import IncomingCall, PeerError, PeerGone
 from moot.agents.acp.open_permission import CANCELLED
 from moot.agents.acp.session_file import SessionFile
@@ -31,6 +32,7 @@ from moot.agents.acp.update_relay import Turn, UpdateRelay
 from moot.agents.secret_filter import SecretFilter
 from moot.errors import MootError
 from moot.participant import CloseReason, IncomingRequest, JoinedSpace
+from moot.participant.programs.member_program import run_member
 from moot.participant.serving.tools import RawResult
 from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
@@ -399,3 +401,15 @@ def _names_in(commands: Any) -> tuple[str, ...]:
         for each in given[:1_000]
         if isinstance(each, dict) and isinstance(name := each.get("name"), str)
     )
+
+
+async def serve_acp(
+    settings: AcpSettings, *, on_joined: Callable[[AcpMember, str], None] | None = None
+) -> CloseReason:
+    """Start an agent, join a space with it and stay until that ends.
+
+    Raises UsageError, AgentUnusable or AgentStartFailed if the agent cannot be used, NotAdmitted or
+    Unreachable if the space cannot be joined. The agent ends with this, whatever happens.
+    """
+    check_folder_settings(settings)
+    return await run_member(lambda: AcpMember(settings), settings, on_joined=on_joined)

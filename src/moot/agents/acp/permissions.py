@@ -31,10 +31,10 @@ from moot.agents.acp.open_permission import (
     OTHER_CALL,
     OpenPermission,
     PermissionRejection,
+    choose_options,
     not_done,
     selected,
 )
-from moot.agents.acp.permission_options import choose_options
 from moot.agents.acp.shown_call import ShownCall, show
 from moot.agents.acp.tool_calls import AgentToolCall
 from moot.agents.acp.update_relay import UpdateRelay

@@ -20,8 +20,7 @@ from moot.agents.acp.agent_process import AgentProcess, AgentStartFailed, AgentU
 from moot.agents.acp.agent_profiles import UNKNOWN, AgentProfile
 from moot.agents.acp.folder_settings import FolderSettings
 from moot.agents.acp.json_rpc import IncomingCall, PeerError, PeerGone
-from moot.agents.acp.open_permission import CANCELLED
-from moot.agents.acp.permission_options import choose_options
+from moot.agents.acp.open_permission import CANCELLED, choose_options
 from moot.agents.acp.prompt_text import blocks
 from moot.agents.acp.session_file import SessionFile
 from moot.errors import UsageError

@@ -19,9 +19,8 @@ from moot.bridges.people.people_settings import (
     ResourceDescription,
 )
 from moot.errors import NotAdmitted, Unreachable
-from moot.net.connect_errors import explain_not_admitted
+from moot.net.connect_errors import UpgradeRefused, explain_not_admitted
 from moot.net.http_client import HttpClient
-from moot.net.upgrade_refused import UpgradeRefused
 
 # Tokens that are at the gateway at the same time, and how long one may take there.
 MAX_EXCHANGES: Final = 32

@@ -29,16 +29,16 @@ from moot.bridges.space.followed_call import (
     update_note,
     withdraw_proposal,
 )
-from moot.bridges.space.kept_calls import KeptCalls
-from moot.bridges.space.pending_text import PendingText
-from moot.bridges.space.person_decisions import PersonDecisions
-from moot.bridges.space.same_calls import (
+from moot.bridges.space.kept_calls import (
+    KeptCalls,
     call_fingerprint,
     key_of,
     record_of_seen,
     without_input,
     without_meta,
 )
+from moot.bridges.space.pending_text import PendingText
+from moot.bridges.space.person_decisions import PersonDecisions
 from moot.errors import (
     CapabilityViolation,
     ConnectionLost,

@@ -183,7 +183,7 @@ def _tell_former(given: list[str]) -> None:
 
 def _limits(given: list[str]) -> dict[str, Any]:
     """The settings that were given; raises UsageError."""
-    from moot.agents.a2a.serve_settings import ServeSettings
+    from moot.agents.a2a.a2a_settings import ServeSettings
 
     known = {each.name: each.default for each in dataclasses.fields(ServeSettings) if each.type == "int"}
     limits: dict[str, int] = {}
@@ -213,7 +213,7 @@ def run_serve(options: argparse.Namespace) -> int:
 async def _join(options: argparse.Namespace) -> int:
     from moot import logs
     from moot.agents.a2a.a2a_member import A2aMember
-    from moot.agents.a2a.join_settings import JoinSettings
+    from moot.agents.a2a.a2a_settings import JoinSettings
     from moot.participant import token_from
     from moot.participant.programs.member_program import run_member
     from moot.protocol.close_codes import SHUT_DOWN
@@ -252,8 +252,8 @@ def _print_joined(member: A2aMember, me: str) -> None:
 async def _serve(options: argparse.Namespace) -> int:
     from moot import logs
     from moot.agents.a2a.a2a_server import published
+    from moot.agents.a2a.a2a_settings import ServeSettings
     from moot.agents.a2a.card_signer import KEYS_PATH
-    from moot.agents.a2a.serve_settings import ServeSettings
     from moot.config.notification_reader import read_public_url
     from moot.net.http_listener import bind_socket, serve_http
     from moot.net.server_tls import ServerTls

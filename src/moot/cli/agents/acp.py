@@ -115,7 +115,7 @@ def run_acp(options: argparse.Namespace) -> int:
 
 async def _stay(settings: AcpSettings, log_level: Any) -> int:
     from moot import logs
-    from moot.agents.acp.acp_runner import serve_acp
+    from moot.agents.acp.acp_member import serve_acp
     from moot.agents.acp.agent_process import AgentStartFailed
     from moot.protocol.close_codes import SHUT_DOWN
 

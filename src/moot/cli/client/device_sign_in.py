@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from moot.cli.client.bounded_request import request_bounded
+from moot.cli.client.gateway_request import request_bounded
 from moot.config.gateway_config import is_loopback
 from moot.config.sign_in_store import SignInStore, StoredSignIn
 from moot.errors import Refused, Unauthorized, Unreachable, UsageError

@@ -1,8 +1,8 @@
-"""One HTTP request to a gateway, or to the first of several that answers."""
+"""An HTTP request of a command, with a bound for the answer: to one address, or to the first that answers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moot.errors import Unreachable, UsageError
 
@@ -14,6 +14,25 @@ if TYPE_CHECKING:
     from moot.protocol.operation import Json
 
 _TIMEOUT_SECONDS = 10
+# What a gateway or a provider tells a command has some KiB; the status of a large cluster has more.
+MAX_BYTES: Final = 4 << 20
+
+
+def request_bounded(method: str, url: str, *, seconds: float, **more: Any) -> httpx2.Response:
+    """The whole answer; raises Unreachable for a larger one, and httpx2.HTTPError as httpx2 does."""
+    import httpx2
+
+    # Packed, a small answer can be a large one.
+    headers = {"Accept-Encoding": "identity", **more.pop("headers", {})}
+    body = bytearray()
+    with httpx2.stream(method, url, timeout=seconds, headers=headers, **more) as answer:
+        for piece in answer.iter_raw():
+            body += piece
+            if len(body) > MAX_BYTES:
+                where = url.partition("?")[0]
+                raise Unreachable(f"{where} answers with more than {MAX_BYTES >> 20} MiB. Check the address")
+    kind = {"content-type": answer.headers.get("content-type", "")}
+    return httpx2.Response(answer.status_code, headers=kind, content=bytes(body))
 
 
 def base_urls(given: str) -> list[str]:
@@ -38,10 +57,8 @@ def request_gateway(
     """
     import httpx2
 
-    from moot.cli.client.bounded_request import request_bounded
-    from moot.net.client_tls import verification_for
-    from moot.net.connect_errors import explain_failed_request, explain_not_admitted
-    from moot.net.upgrade_refused import UpgradeRefused
+    from moot.net.connect_errors import UpgradeRefused, explain_failed_request, explain_not_admitted
+    from moot.net.outbound import verification_for
 
     headers = {"Authorization": f"Bearer {token}"}
     missed: list[str] = []

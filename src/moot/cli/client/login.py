@@ -92,8 +92,8 @@ def log_in(options: argparse.Namespace) -> int:
 def log_out(options: argparse.Namespace) -> int:
     import httpx2
 
-    from moot.cli.client.bounded_request import request_bounded
     from moot.cli.client.device_sign_in import current_token, normal_url
+    from moot.cli.client.gateway_request import request_bounded
     from moot.config.sign_in_store import open_sign_ins
     from moot.errors import MootError, Unreachable
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import shlex
 import sys
+import tempfile
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
 from moot.cli.options.shared_options import add_json
 from moot.cli.process import program
+from moot.errors import UsageError
 from moot.operations.operation_table import operation_named
 from moot.resilience.durations import parse_duration
 
@@ -41,6 +46,8 @@ _MESSAGE_EXAMPLES: Final = """\
   moot message content 3f1c22ab90de report.csv
 """
 
+# Which editor somebody has, as git and others look for it.
+_EDITOR_VARIABLES: Final = ("VISUAL", "EDITOR")
 # A gateway that was started by the line before is there in a second or two.
 _ARRIVE_SECONDS: Final = 2.0
 
@@ -142,14 +149,24 @@ async def _perform(options: argparse.Namespace) -> int:
     return result.code
 
 
-async def _edit_text(text: str) -> str:
-    from moot.cli.client.text_editor import edit_text
-
-    return await edit_text(text)
-
-
 async def _make_link(gateway: str, token: str) -> tuple[SignInLink, str]:
-    from moot.cli.client.sign_in_link import ask_for_link, qr_text
+    from moot.cli.client.open_console import ask_for_link, qr_text
 
     link = await asyncio.to_thread(ask_for_link, gateway, token, elsewhere=True)
     return link, qr_text(link.address)
+
+
+async def _edit_text(text: str) -> str:
+    """Open an editor and wait until it is closed; raises UsageError if it cannot be used."""
+    editor = next((os.environ[name] for name in _EDITOR_VARIABLES if os.environ.get(name)), "vi")
+    # The folder is this user's alone.
+    with tempfile.TemporaryDirectory(prefix="moot-") as folder:
+        file = Path(folder) / "arguments.json"
+        file.write_text(text)
+        try:
+            process = await asyncio.create_subprocess_exec(*shlex.split(editor), str(file))
+        except (OSError, ValueError) as fault:
+            raise UsageError(f"the editor {editor!r} cannot be started ({fault}): set EDITOR") from None
+        if await process.wait() != 0:
+            raise UsageError(f"the editor {editor!r} ended with an error: nothing was done")
+        return file.read_text()

@@ -87,10 +87,9 @@ def _request(
 ) -> dict[str, Any]:
     import httpx2
 
-    from moot.cli.client.bounded_request import request_bounded
+    from moot.cli.client.gateway_request import request_bounded
     from moot.errors import Unreachable
-    from moot.net.connect_errors import explain_failed_request, explain_not_admitted
-    from moot.net.upgrade_refused import UpgradeRefused
+    from moot.net.connect_errors import UpgradeRefused, explain_failed_request, explain_not_admitted
 
     # ws:// and wss:// name the same gateway.
     base = f"http{url[2:]}" if url.startswith("ws") else url

@@ -138,7 +138,7 @@ def _fetch(url: str) -> bytes:
     # Loaded for it alone: half a second of CPU that no other `moot journal` needs.
     import httpx2
 
-    from moot.cli.client.bounded_request import request_bounded
+    from moot.cli.client.gateway_request import request_bounded
 
     where = url if url.endswith("/checkpoint") else f"{url.rstrip('/')}/checkpoint"
     try:

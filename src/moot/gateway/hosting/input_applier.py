@@ -16,7 +16,14 @@ from typing import Final, NamedTuple
 import msgspec
 import orjson
 
-from moot.errors import InvalidOperation, MalformedEnvelope, RateLimited, Unavailable, UsageError
+from moot.errors import (
+    InvalidOperation,
+    MalformedEnvelope,
+    RateLimited,
+    Unauthorized,
+    Unavailable,
+    UsageError,
+)
 from moot.gateway.hosting.durability import CarriedOut
 from moot.gateway.hosting.journaled_space import JournaledSpace
 from moot.gateway.hosting.message_refusals import MessageRefusals, space_member
@@ -30,7 +37,6 @@ from moot.gateway.hosting.space_records import (
 )
 from moot.gateway.hosting.stored_input import ACCEPTED, LEFT_TO_OTHERS, StoredInput
 from moot.gateway.hosting.stream_frames import StreamFrames
-from moot.gateway.hosting.token_check import check_token
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.kinds import KINDS, UNKNOWN, Kind
@@ -38,7 +44,8 @@ from moot.protocol.operation import Json
 from moot.space.config import Name, SessionId
 from moot.space.effects import Deliver, Effect, Reply
 from moot.space.last_vote import made_requests
-from moot.space.members.member import Options, Session
+from moot.space.members.member import Options, Session, capability_pairs
+from moot.space.state import State
 
 log = logging.getLogger(__name__)
 
@@ -330,3 +337,22 @@ class InputApplier:
             unsaved.note_envelope(session, envelope, number, self.journaled.saved)
         done = self.journaled.hold_until_durable(effects, number, now, shrinks_rights=vital)
         return Applied(done, number if row.changes_verdict or vital else 0, id, envelope.kind)
+
+
+def check_token(state: State, who: str, options: Options, now: float) -> Options:
+    """The options with what the token carries now; raises Unauthorized if it has been void since.
+
+    A token is looked up when a request begins; it may be replaced while the rest of that is on its way.
+    """
+    if options.token is None:
+        return options
+    member = state.roster.members.get(Name(who))
+    temporary = state.temporary_tokens.get(options.token)
+    if temporary is not None:
+        is_valid = temporary.member == who and temporary.admits(now)
+    else:
+        is_valid = member is not None and options.token in member.credentials
+    if member is None or member.kicked or not is_valid:
+        raise Unauthorized("this token is no longer valid")
+    limit = state.token_limit(options.token)
+    return msgspec.structs.replace(options, limited_to=None if limit is None else capability_pairs(limit))

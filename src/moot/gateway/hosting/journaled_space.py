@@ -9,12 +9,15 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from moot.config.gateway_config import JournalConfig
 from moot.gateway.hosting.delivery import Delivery
 from moot.gateway.hosting.durability import CarriedOut, Durability, PendingEffects
 from moot.gateway.hosting.fast_path import FastPaths
-from moot.gateway.hosting.host_options import HostOptions
 from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.snapshot_saver import SnapshotSaver
 from moot.gateway.hosting.space_records import encode_record
@@ -41,6 +44,16 @@ _WALL_CHECK_SECONDS = 10.0
 _JUMP_SECONDS = 1.0
 # A deadline further away is looked at again then.
 _LONGEST_TIMER_SECONDS = 86_400.0
+
+
+class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    folder: Path  # of its journal
+    journal: JournalConfig
+    # Whether ordinary messages may take the compiled way, where it is built: not in a cluster.
+    fast_path: bool = True
+    # The space's time: it never jumps. Conformance vectors make it stand still.
+    clock: Callable[[], float] = msgspec.field(default_factory=SteadyClock)
 
 
 class JournaledSpace:

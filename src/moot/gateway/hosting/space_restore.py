@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from typing import Final, NamedTuple, TypeVar
 
 from moot.errors import Refused, UsageError
-from moot.gateway.hosting.host_options import HostOptions
+from moot.gateway.hosting.journaled_space import HostOptions
 from moot.gateway.hosting.rights_reduction import reduce_rights
 from moot.gateway.hosting.space_records import SavedState, load_state, recorded_time, replay
 from moot.gateway.hosting.stored_input import read_input

@@ -16,8 +16,8 @@ from moot.config.gateway_config import GatewayConfig
 from moot.errors import InvalidEnvelope, InvalidRequest
 from moot.gateway.access import AccessDenied, TokenIdentity, TokenQuestion
 from moot.gateway.hosting.delivery import encode_entry, id_of
+from moot.gateway.hosting.input_applier import check_token
 from moot.gateway.hosting.space_host import SpaceHost
-from moot.gateway.hosting.token_check import check_token
 from moot.gateway.http.http_replies import (
     accepted,
     body_of,

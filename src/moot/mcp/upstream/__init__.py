@@ -3,7 +3,7 @@
 from moot.mcp.upstream.call_runner import CallCounts
 from moot.mcp.upstream.connection import Listener
 from moot.mcp.upstream.mcp_client import Upstream, UpstreamCallbacks, open_upstream
-from moot.mcp.upstream.server_info import ServerInfo
+from moot.mcp.upstream.server_session import ServerInfo
 from moot.mcp.upstream.server_settings import (
     ALL_CAPABILITIES,
     DEFAULT_OPTIONS,

@@ -20,8 +20,7 @@ from moot.mcp.eras import (
 )
 from moot.mcp.upstream.connection import Listener, PendingExchange, RpcConnection, TaskProgress
 from moot.mcp.upstream.lost_answers import lost_answer
-from moot.mcp.upstream.server_info import ServerInfo
-from moot.mcp.upstream.server_session import ServerSession
+from moot.mcp.upstream.server_session import ServerInfo, ServerSession
 from moot.mcp.upstream.server_settings import UpstreamOptions
 from moot.mcp.upstream.suspended_calls import SuspendedCalls
 from moot.protocol.rpc_codes import INVALID_PARAMS

@@ -17,7 +17,7 @@ from mcp.shared.inbound import (
 )
 
 from moot.mcp.eras import STATELESS_VERSION, JsonObject
-from moot.mcp.upstream.server_info import ServerInfo
+from moot.mcp.upstream.server_session import ServerInfo
 
 
 class RequestHeaders:

@@ -25,8 +25,7 @@ from moot.mcp.upstream.change_watch import ChangeWatch
 from moot.mcp.upstream.connection import Listener
 from moot.mcp.upstream.era_routes import CallKey, EraRoutes, call_key
 from moot.mcp.upstream.server_channel import MAX_PAGES, ServerChannel
-from moot.mcp.upstream.server_info import ServerInfo
-from moot.mcp.upstream.server_session import ServerSession
+from moot.mcp.upstream.server_session import ServerInfo, ServerSession
 from moot.mcp.upstream.server_settings import (
     DEFAULT_OPTIONS,
     HttpServer,

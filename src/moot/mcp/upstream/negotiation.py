@@ -29,7 +29,7 @@ from moot.mcp.eras import (
     with_caller,
 )
 from moot.mcp.upstream.connection import PendingExchange, RpcConnection
-from moot.mcp.upstream.server_info import ServerInfo
+from moot.mcp.upstream.server_session import ServerInfo
 from moot.mcp.upstream.server_settings import UpstreamOptions
 from moot.protocol.operation import Json
 

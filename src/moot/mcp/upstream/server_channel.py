@@ -16,8 +16,7 @@ from moot.mcp.eras import HEADER_MISMATCH, TIMED_OUT, Era, JsonObject
 from moot.mcp.list_pages import list_pages
 from moot.mcp.upstream.call_runner import CallCounts, CallRunner, OutgoingCall
 from moot.mcp.upstream.connection import RpcConnection, ServerRequest, TaskProgress
-from moot.mcp.upstream.server_info import ServerInfo
-from moot.mcp.upstream.server_session import ServerSession
+from moot.mcp.upstream.server_session import ServerInfo, ServerSession
 from moot.mcp.upstream.server_settings import Server, UpstreamOptions
 from moot.mcp.upstream.supervision import Supervisor
 from moot.mcp.upstream.suspended_calls import SuspendedCalls

@@ -24,8 +24,7 @@ from moot.mcp.stderr_tail import StderrTail
 from moot.mcp.upstream.call_runner import CallCounts
 from moot.mcp.upstream.connection import MessageHandler, RpcConnection
 from moot.mcp.upstream.negotiation import NoAgreement, negotiate
-from moot.mcp.upstream.server_info import ServerInfo
-from moot.mcp.upstream.server_session import ServerSession
+from moot.mcp.upstream.server_session import ServerInfo, ServerSession
 from moot.mcp.upstream.server_settings import HttpServer, Server, StdioServer, UpstreamOptions
 from moot.mcp.upstream.stdio_transport import open_stdio
 from moot.mcp.upstream.transport import Transport, TransportClosed

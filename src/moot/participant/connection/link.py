@@ -17,8 +17,7 @@ from typing import Final, Literal, Protocol
 
 from moot.errors import ConnectionClosed, MalformedEnvelope, MootError, NotAdmitted, Unreachable
 from moot.net import websocket_client
-from moot.net.connect_errors import explain_not_admitted, explain_unreachable
-from moot.net.upgrade_refused import UpgradeRefused
+from moot.net.connect_errors import UpgradeRefused, explain_not_admitted, explain_unreachable
 from moot.net.websocket_client import (
     ABNORMAL_CLOSE,
     ClientSocket,

@@ -21,7 +21,7 @@ from typing import Final, Self
 
 from moot.errors import ConnectionLost, MootError, OutboxFull, TimedOut, Unreachable, UsageError
 from moot.net.address_check import ForbiddenAddress
-from moot.net.upgrade_refused import UpgradeRefused
+from moot.net.connect_errors import UpgradeRefused
 from moot.protocol.operation import Json
 from moot.xprotocol.endpoint import relay_session
 from moot.xprotocol.endpoint.document_fetch import FetchPolicy

@@ -9,7 +9,7 @@ import pytest
 
 from moot.agents.model.agent_settings import ModelSettings
 from moot.agents.model.model import Model
-from moot.net.client_tls import verification_for
+from moot.net.outbound import verification_for
 
 
 def test_an_address_without_tls_gets_a_context_that_trusts_nobody() -> None:

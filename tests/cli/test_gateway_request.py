@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from moot.cli import main
-from moot.cli.client.bounded_request import MAX_BYTES
+from moot.cli.client.gateway_request import MAX_BYTES
 from moot.cli.process.exit_codes import EXIT_OK
 
 
