@@ -105,7 +105,6 @@ def test_the_page_and_its_pictures_are_what_the_results_say() -> None:
     measured = json.loads(results.RESULTS.read_text("utf-8"))
     page = results.PAGE.read_text("utf-8")
     assert page == results.page_with(page, measured)
-    assert TRAITS_FILE.read_text("utf-8") in page
     if "learned" in measured:
         assert results.PICTURE.read_text("utf-8") == results.picture(measured)
 

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from bench.agentdojo.run_log import RunLog
 from bench.agentdojo.score import STEP, Score, svg
-from bench.agentdojo.world_space import TRAITS_FILE
 
 RESULTS: Final = Path(__file__).with_name("results.json")
 _DOCS: Final = RESULTS.parent.parent.parent / "docs"
@@ -118,14 +117,16 @@ def first_day(results: Mapping[str, Any]) -> str:
 
 
 def variants(results: Mapping[str, Any]) -> str:
-    part = results["variants"]
-    rows = []
-    for variant, worlds in part.items():
-        if variant == "plain":
-            continue
-        every = together(list(worlds.values()))
-        rows.append((variant, f"{every['through']} of {every['attacks']}"))
-    return _table("| the instruction | attacks with an effect unasked |", rows)
+    """One row for all variants with the same numbers."""
+    rows: dict[str, list[str]] = {}
+    for variant, worlds in results["variants"].items():
+        if variant != "plain":
+            every = together(list(worlds.values()))
+            rows.setdefault(f"{every['through']} of {every['attacks']}", []).append(variant)
+    return _table(
+        "| the instruction | attacks with an effect unasked, each |",
+        [(", ".join(names), counts) for counts, names in rows.items()],
+    )
 
 
 def _over_time(before: Mapping[str, Counts], after: Mapping[str, Counts]) -> str:
@@ -151,15 +152,10 @@ def _over_time(before: Mapping[str, Counts], after: Mapping[str, Counts]) -> str
 
 def learned(results: Mapping[str, Any]) -> str:
     part = results["learned"]["plain"]
-    decided = ", ".join(
-        f"{world} {part[world]['decided']} tasks and {part[world]['accepted']} suggestions"
-        for world in WORLDS
-        if world in part
-    )
-    wrong = sum(each["wrong"] for each in part.values())
+    accepted, wrong = (sum(each[name] for each in part.values()) for name in ("accepted", "wrong"))
     return (
-        f"{_over_time(results['first']['plain'], part)}\nDecided and accepted: {decided}. While the person "
-        f"decided, {wrong} attacks ran.\n\n{_while_deciding(part)}\n{_named(part)}"
+        f"{_over_time(results['first']['plain'], part)}\nWhile the person decided, {wrong} attacks ran, and "
+        f"{accepted} suggestions were accepted.\n\n{_while_deciding(part)}\n{_named(part)}"
     )
 
 
@@ -203,10 +199,7 @@ def page_with(page: str, results: Mapping[str, Any]) -> str:
 
     def block(found: re.Match[str]) -> str:
         name = found[2]
-        if name == "traits":
-            text = f"```yaml\n{TRAITS_FILE.read_text('utf-8')}```"
-        else:
-            text = BLOCKS[name](results) if name in results else "Not measured.\n"
+        text = BLOCKS[name](results) if name in results else "Not measured.\n"
         return f"{found[1]}\n{text.rstrip()}\n\n{found[3]}"
 
     return _BLOCK.sub(block, page)
