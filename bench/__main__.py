@@ -26,6 +26,7 @@ from bench import (
     people,
     relay_events,
     report,
+    restart,
     search,
     start,
     trust,
@@ -35,6 +36,7 @@ from bench import (
 SECTIONS: Final[dict[str, tuple[str, Callable[[], object]]]] = {
     "decisions": ("Decisions: CPU beside orjson.loads of the same bytes", decisions.run),
     "start": ("What people wait for at the start", start.main),
+    "restart": ("A restart with 1,000,000 records", restart.main),
     "growth": ("CPU per message over how many there are of something", growth.run),
     "calls": ("Tool calls through a space, beside a proxy written with the SDK", calls.main),
     "people": ("Many people at one MCP endpoint, beside a process for each", people.main),

@@ -32,10 +32,10 @@ from moot.xprotocol.identity.keys import Identity
 
 CALLS: Final = 800
 ROUNDS: Final = 5
-# On the way at once: a commit of the relay and a read of the adapter then hold several.
+# On the way at once: with many, a commit of the relay and a read of the adapter hold several.
 AT_ONCE: Final = 64
-# Caller, relay and adapter together, beside the primitives of both events.
-MOST: Final = 3.0
+# Caller, relay and adapter together, beside the primitives of both events, by how many are on the way.
+MOST: Final = {AT_ONCE: 2.0, 1: 3.5}
 KIND: Final = "org.bench.text.reverse"
 TEXT: Final = "lorem ipsum dolor sit amet " * 8
 WHO: Final = ("caller", "relay", "adapter")
@@ -102,7 +102,7 @@ async def _endpoint(
         yield url, CalledEndpoint(key=them.key.text, enc_key=them.enc_key.text), relay, adapter
 
 
-async def run(calls: int = CALLS, rounds: int = ROUNDS) -> Costs:
+async def run(at_once: int = AT_ONCE, calls: int = CALLS, rounds: int = ROUNDS) -> Costs:
     costs = Costs()
     with tempfile.TemporaryDirectory(prefix="moot-bench-") as name:
         folder = Path(name)
@@ -111,16 +111,16 @@ async def run(calls: int = CALLS, rounds: int = ROUNDS) -> Costs:
             enter = stack.enter_async_context
             url, peer, relay, adapter = await enter(_endpoint(folder, me))
             relays = await enter(RelayClient([url], me))
-            caller = await enter(EndpointCaller(me, max_calls=AT_ONCE))
+            caller = await enter(EndpointCaller(me, max_calls=at_once))
             listening = asyncio.create_task(listen(relays, caller, me))
             stack.callback(listening.cancel)
             payload = {"text": TEXT}
             post = Post(len(json.dumps(payload)))
-            await _call(caller, peer, relays, payload, 4 * AT_ONCE)
+            await _call(caller, peer, relays, payload, 4 * AT_ONCE, at_once)
             for _ in range(rounds):
                 costs.floor.append(_floor(post))
                 before = (time.process_time(), relay.cpu_seconds, adapter.cpu_seconds)
-                await _call(caller, peer, relays, payload, calls)
+                await _call(caller, peer, relays, payload, calls, at_once)
                 after = (time.process_time(), relay.cpu_seconds, adapter.cpu_seconds)
                 for who, start, end in zip(WHO, before, after, strict=True):
                     costs.parts.setdefault(who, []).append((end - start) / calls * 1e6)
@@ -134,7 +134,7 @@ async def listen(relays: RelayClient, caller: EndpointCaller, me: Identity) -> N
 
 
 async def _call(
-    caller: EndpointCaller, peer: CalledEndpoint, relays: RelayClient, payload: Any, count: int
+    caller: EndpointCaller, peer: CalledEndpoint, relays: RelayClient, payload: Any, count: int, at_once: int
 ) -> None:
     left = iter(range(count))
 
@@ -145,7 +145,7 @@ async def _call(
                 raise RuntimeError(f"another answer than expected: {answer}")
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(AT_ONCE):
+        for _ in range(at_once):
             group.create_task(one_after_the_other())
 
 
@@ -158,19 +158,22 @@ def _floor(post: Post, count: int = 100) -> float:
     return 2 * (time.process_time() - start) / count * 1e6
 
 
-def lines_of(costs: Costs) -> list[str]:
-    lines = [f"{'a call as two events':40}{'µs of CPU':>12}"]
+def lines_of(costs: Costs, at_once: int) -> list[str]:
+    words = "one call at a time" if at_once == 1 else f"{at_once} calls at once"
+    lines = [f"{words + ', each two events':40}{'µs of CPU':>12}"]
     lines.append(f"{'sign, seal, verify, open of both, alone':40}{statistics.median(costs.floor):12.0f}")
     lines += [f"{who:40}{costs.median(who):12.0f}" for who in WHO]
     lines.append(f"{'all three':40}{costs.whole:12.0f}  {1e6 / costs.whole:,.0f} calls per CPU second")
-    verdict = "met" if costs.ratio <= MOST else "MISSED"
-    lines.append(f"beside the floor: {costs.ratio:.2f} times, at most {MOST:g}: {verdict}")
+    most = MOST[at_once]
+    verdict = "met" if costs.ratio <= most else "MISSED"
+    lines.append(f"beside the floor: {costs.ratio:.2f} times, at most {most:g}: {verdict}")
     return lines
 
 
 def main() -> None:
-    # As the adapter's own calls run.
-    print(*lines_of(uvloop.run(run())), sep="\n")
+    for at_once in MOST:
+        # As the adapter's own calls run.
+        print(*lines_of(uvloop.run(run(at_once)), at_once), sep="\n")
 
 
 if __name__ == "__main__":

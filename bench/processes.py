@@ -123,7 +123,7 @@ async def gateway(
     folder: Path, config: dict[str, Any], moot: str | None = None
 ) -> AsyncIterator[tuple[Process, str]]:
     """Moot itself, as `moot serve` runs it; JSON is YAML. `moot`: the command of another version."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "moot.yaml").write_text(json.dumps(config))
     (folder / "moot.yaml").chmod(0o600)
     command = [moot or str(Path(sys.executable).parent / "moot"), "serve", str(folder / "moot.yaml")]

@@ -30,11 +30,10 @@ from moot.xprotocol.identity.keys import Identity
 
 ROUNDS: Final = 7
 EVENTS: Final = 2_000
-# Unconfirmed at a time: the two ways in which a relay is used, in bulk and by many callers.
-WINDOW: Final = 256
+# By how many are unconfirmed at a time, in bulk and by a caller who waits: the share of what verification
+# alone allows.
+LEAST_SHARES: Final = {256: 0.8, 1: 0.4}
 SMALL_BYTES: Final = 500
-# Issue 6 asks for this share of what verification alone allows.
-LEAST_SHARE: Final = 0.6
 KIND: Final = "com.acme.filesystem.write_file"
 _PATIENCE_SECONDS: Final = 120.0
 
@@ -120,7 +119,9 @@ def _verify_cost(events: list[SignedDirected], alice: Identity) -> float:
         return (time.process_time_ns() - start) / len(pairs) / 1_000
 
 
-async def _carried(relay: Process, url: str, events: list[SignedDirected], bob: Identity) -> float:
+async def _carried(
+    relay: Process, url: str, events: list[SignedDirected], bob: Identity, window: int
+) -> float:
     """Have a relay carry these events to their recipient; microseconds of its CPU for each."""
     sender, reader = _Ear(), _Ear()
     sending, reading = await dial(url, sender, headers={}), await dial(url, reader, headers={})
@@ -132,7 +133,7 @@ async def _carried(relay: Process, url: str, events: list[SignedDirected], bob: 
     await reader.ready.wait()
     sender.wanted = reader.wanted = len(events)
     frames = [b'["EVENT",' + each.raw + b"]" for each in events]
-    first, sender.left = frames[:WINDOW], frames[WINDOW:]
+    first, sender.left = frames[:window], frames[window:]
     before = relay.cpu_seconds
     for frame in first:
         sending.send(frame)
@@ -146,7 +147,7 @@ async def _carried(relay: Process, url: str, events: list[SignedDirected], bob: 
     return taken / len(events) * 1e6
 
 
-async def rounds(count: int = ROUNDS) -> list[Round]:
+async def rounds(window: int, count: int = ROUNDS) -> list[Round]:
     """Both costs, in turns, so that a busy moment hits both."""
     with tempfile.TemporaryDirectory(prefix="moot-bench-relay-") as name:
         folder = Path(name)
@@ -155,27 +156,33 @@ async def rounds(count: int = ROUNDS) -> list[Round]:
         async with started(command, SERVER_CORE, folder / "relay.log") as relay:
             url = (await relay.line_with(r"listening on (ws://\S+)"))[1]
             alice, bob = Identity.generate(), Identity.generate()
-            await _carried(relay, url, _events(alice, bob, time.time())[:200], bob)
+            await _carried(relay, url, _events(alice, bob, time.time())[:200], bob, window)
             found = []
             for _ in range(count):
                 events = _events(alice, bob, time.time())
                 verified = _verify_cost(events, alice)
-                relayed = await _carried(relay, url, events, bob)
+                relayed = await _carried(relay, url, events, bob, window)
                 found.append(Round(relayed, (verified + _verify_cost(events, alice)) / 2))
             return found
 
 
 def main() -> None:
-    with on_core(LOAD_CORE):
-        found = uvloop.run(rounds())
+    for window, least in LEAST_SHARES.items():
+        with on_core(LOAD_CORE):
+            found = uvloop.run(rounds(window))
+        _print(found, window, least)
+
+
+def _print(found: list[Round], window: int, least: float) -> None:
     share = statistics.median(each.verified / each.relayed for each in found)
     relayed = statistics.median(each.relayed for each in found)
     verified = statistics.median(each.verified for each in found)
+    print("one event at a time" if window == 1 else f"{window} events at once")
     print(f"{'verify alone':44}{verified:8.1f} µs CPU{1e6 / verified:10,.0f} per CPU second")
     words = "relayed: verified, stored, OK, delivered"
     print(f"{words:44}{relayed:8.1f} µs CPU{1e6 / relayed:10,.0f} per CPU second")
-    verdict = "met" if share >= LEAST_SHARE else "MISSED"
-    print(f"share of what verification allows: {share:.0%}, at least {LEAST_SHARE:.0%}: {verdict}")
+    verdict = "met" if share >= least else "MISSED"
+    print(f"share of what verification allows: {share:.0%}, at least {least:.0%}: {verdict}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""What people wait for before anything happens: short commands and the start of a gateway, in turns."""
+"""What people wait for before anything happens: short commands, a gateway's start, the first proposal."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import resource
 import socket
 import statistics
@@ -15,13 +16,19 @@ from pathlib import Path
 from typing import Final
 
 from bench.processes import gateway
+from moot import connect, token_from
 
 ROUNDS: Final = 15
 _MOOT: Final = str(Path(sys.executable).parent / "moot")
 # What nobody gets under.
 _BARE: Final = "python -c pass"
 _SERVE: Final = "moot serve, to listening"
-_MOST_MILLISECONDS: Final = {"moot --help": 80, "moot proposals": 150, _SERVE: 400}
+_UP: Final = "moot up, to the first proposal"
+_MOST_MILLISECONDS: Final = {"moot --help": 80, "moot proposals": 150, _SERVE: 400, _UP: 2_000}
+_UP_ROUNDS: Final = 5
+_TOKEN: Final = ".moot/tokens/you.token"
+# A start that takes longer has failed.
+_PATIENCE_SECONDS: Final = 120.0
 
 
 async def run() -> dict[str, list[tuple[float, float]]]:
@@ -48,7 +55,32 @@ async def run() -> dict[str, list[tuple[float, float]]]:
                 async with gateway(Path(name) / str(round), config) as (process, _):
                     waited = time.monotonic() - start
                     found.setdefault(_SERVE, []).append((process.cpu_seconds * 1000, waited * 1000))
+        for round in range(_UP_ROUNDS + 1):
+            found.setdefault(_UP, []).append(await _first_proposal(Path(name) / f"up-{round}"))
     return {words: costs[1:] for words, costs in found.items()}
+
+
+async def _first_proposal(folder: Path) -> tuple[float, float]:
+    """Milliseconds in the space of the quick start; CPU is of all its processes, their end included."""
+    await asyncio.to_thread(_cost, [_MOOT, "init", "filesystem", str(folder)], folder.parent)
+    proposed, space = asyncio.Event(), folder.name
+    start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    up = await asyncio.create_subprocess_exec(
+        *(_MOOT, "up", "--plain", "--port", "0"), cwd=folder, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert up.stdout is not None
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while (found := re.search(rb"listening on (http://[^;]+)", await up.stdout.readline())) is None:
+                pass
+            async with connect(found[1].decode(), space, token_from(folder / _TOKEN)) as me:
+                me.on_proposal(lambda _: proposed.set())
+                await proposed.wait()
+        waited = time.monotonic() - start
+    finally:
+        up.terminate()
+        await up.communicate()
+    return _cpu_since(before), waited * 1000
 
 
 def _free_port() -> int:
@@ -61,9 +93,12 @@ def _free_port() -> int:
 def _cost(command: list[str], folder: Path) -> tuple[float, float]:
     start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, check=True)  # noqa: S603
+    return _cpu_since(before), (time.monotonic() - start) * 1000
+
+
+def _cpu_since(before: resource.struct_rusage) -> float:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return cpu * 1000, (time.monotonic() - start) * 1000
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000
 
 
 def main() -> None:

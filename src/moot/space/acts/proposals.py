@@ -268,7 +268,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
 
     def check_limits() -> None:
         most = state.limits.max_open_proposals
-        if len(state.ledger.open_of(proposer.name)) >= most:
+        if state.ledger.count_open(proposer.name) >= most:
             raise ResourceLimit(
                 f"{most} of your proposals are open: withdraw one first", limit="max_open_proposals"
             )

@@ -194,6 +194,9 @@ class ProposalLedger:
     def open_of(self, proposer: Name) -> list[ProposalRecord]:
         return list(self._open.get(proposer, {}).values())
 
+    def count_open(self, proposer: Name) -> int:
+        return len(self._open.get(proposer, ()))
+
     def all_open(self) -> list[ProposalRecord]:
         return [proposal for proposals in self._open.values() for proposal in proposals.values()]
 
