@@ -17,7 +17,7 @@
 # make effects  payments under lost replies and kills, 500 rounds; CTRLRUN=a python with ctrlrun 0.12.2 plays them, too
 # make soak   the long counts: fuzzing and random comparison by the million
 # make cluster-faults   what went wrong in clusters before, 20 times each, then 60 rounds of kills, cuts and pauses; over an hour
-# make docs   writes the reference pages and docs/conformance.md from the code, then builds and checks the site in build/site
+# make docs   builds the site in build/site, with the reference made from the code, and checks it
 # make screenshots   takes docs/pictures of a running space, in Chromium
 
 # Which Python; without it, the first on the PATH that is new enough.

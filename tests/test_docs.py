@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tools.make_docs import PAGES
+from tools.make_docs import LIST_OF_DECISIONS, PAGES, decisions_page
 from tools.make_docs import page as generated
 
 from moot.cli import main as moot_command
@@ -36,20 +36,18 @@ ARROW = "# → "
 
 
 def names_of_pages() -> list[str]:
-    """Every page that people write or that `make docs` does, as a path from the root."""
-    written = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md"))]
-    return [*TOP_LEVEL, *dict.fromkeys([*written, *PAGES])]
+    """Every page, as a path from the root."""
+    return [*TOP_LEVEL, *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))]
 
 
 @cache
 def text_of(page: str) -> str:
-    """A page as it stands; a generated one that is not there yet, as `make docs` would write it."""
-    path = ROOT / page
-    return generated(page) if page in PAGES and not path.exists() else path.read_text("utf-8")
+    """A page as the site has it: as it stands, or as `make docs` makes it from the code."""
+    return generated(page) if page in PAGES else (ROOT / page).read_text("utf-8")
 
 
 PAGE_NAMES = names_of_pages()
-WRITTEN = [page for page in PAGE_NAMES if page not in PAGES]
+WRITTEN = [page for page in PAGE_NAMES if page not in PAGES and page != LIST_OF_DECISIONS]
 WITH_CODE = [
     page for page in WRITTEN if page in ("README.md", "docs/tutorial.md") or page.startswith("docs/how-to/")
 ]
@@ -197,7 +195,7 @@ def broken_links(page: str) -> Iterator[str]:
         path, _, anchor = target.partition("#")
         there = (ROOT / page).parent / path if path else ROOT / page
         name = str(there.resolve().relative_to(ROOT))
-        if name not in PAGES and not there.exists():
+        if not there.exists():
             yield f"{page}: {target}: no such file"
         elif anchor and anchor not in anchors_of(name):
             yield f"{page}: {target}: no such heading"
@@ -206,6 +204,22 @@ def broken_links(page: str) -> Iterator[str]:
 def test_every_relative_link_and_anchor_resolves() -> None:
     broken = [fault for page in PAGE_NAMES for fault in broken_links(page)]
     assert not broken, "\n".join(broken)
+
+
+@for_each_row("page", PAGES)
+def test_a_page_that_the_site_makes_from_the_code_has_a_few_words_in_its_place(page: str) -> None:
+    """They have its title, say where its facts stand in the code, and by which command it is printed."""
+    placeholder = (ROOT / page).read_text("utf-8")
+    assert placeholder.splitlines()[0] == generated(page).splitlines()[0]
+    assert len(placeholder.split()) <= 80
+    assert f"`.venv/bin/python -m tools.make_docs {page[5:-3]}` prints it." in placeholder
+    links = [link.partition("#")[0] for link in LINK.findall(placeholder)]
+    assert all(((ROOT / page).parent / link).exists() for link in links)
+    assert all((PACKAGE / file).exists() for file in re.findall(r"`([\w./-]+\.py)`", placeholder))
+
+
+def test_the_list_of_decisions_is_what_their_pages_say() -> None:
+    assert text_of(LIST_OF_DECISIONS) == decisions_page(), "run `make docs`"
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:

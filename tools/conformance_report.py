@@ -10,7 +10,7 @@ Shown = Mapping[str, Sequence[str]]
 
 
 _NOTE = (
-    "Written by `make docs` from the manifest, the vectors and the marks on tests; do not edit. "
+    "Written by `make docs` from the manifest, the vectors and the marks on tests. "
     "Words are ours, ids are those of our reading of the documents; `D-…` names a ruling in "
     "[decisions](decisions/rulings.md)."
 )
@@ -19,20 +19,10 @@ _TITLES = {"met": "Met", "deviates": "Deviates, and why", "not yet": "Not yet, a
 
 def page(shown: Shown) -> str:
     """The whole page; `shown` tells by which vectors and tests each row is shown."""
-    return _page(shown, _NOTE, _TITLES)
-
-
-def summary_page(shown: Shown) -> str:
-    """The counts, and the rows that are not met."""
-    note = f"{_NOTE} The site that `make docs` builds has every row here, with the tests that show it."
-    return _page(shown, note, [status for status in _TITLES if status != "met"])
-
-
-def _page(shown: Shown, note: str, statuses: Iterable[str]) -> str:
     documents = {name: load_document(name) for name in DOCUMENTS}
-    parts = ["# Conformance", note, _summary(documents, shown)]
+    parts = ["# Conformance", _NOTE, _summary(documents, shown)]
     for name, title in DOCUMENTS.items():
-        if tables := [*_tables(documents[name], shown, statuses)]:
+        if tables := [*_tables(documents[name], shown)]:
             parts += [f"## {title}", *tables]
     return "\n\n".join(parts) + "\n"
 
@@ -54,12 +44,12 @@ def _summary(documents: Mapping[str, Mapping[str, RequirementRow]], shown: Shown
     return "\n".join(lines)
 
 
-def _tables(rows: Mapping[str, RequirementRow], shown: Shown, statuses: Iterable[str]) -> Iterable[str]:
-    for status in statuses:
+def _tables(rows: Mapping[str, RequirementRow], shown: Shown) -> Iterable[str]:
+    for status, title in _TITLES.items():
         found = {id: row for id, row in rows.items() if _status(id, row, shown) == status}
         if not found:
             continue
-        yield f"### {_TITLES[status]}"
+        yield f"### {title}"
         last = {"met": "shown by", "deviates": "why", "not yet": "waits for"}[status]
         lines = [f"| id | level | what | {last} |", "|---|---|---|---|"]
         for id, row in found.items():

@@ -3,8 +3,9 @@
     python -m tools.docs_site prepare   writes build/site-source and build/zensical.toml
     python -m tools.docs_site check     checks every link, anchor and resource of build/site
 
-Pages are written for a plain Markdown host first. The site takes them as they are, adds those that stand
-outside of docs/ (change log, contributing, …), and points links between them to where they are on the site.
+Pages are written for a plain Markdown host first. The site takes them as they are, makes the reference from
+the code (tools/make_docs.py), adds pages that stand outside of docs/ (change log, contributing, …), and
+points links between them to where they are on the site.
 The navigation is the list of pages in docs/index.md: `##` is a tab, `###` a group, each link a page.
 """
 
@@ -20,7 +21,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tools.make_docs import WHOLE
+from tools.make_docs import PAGES
 from tools.make_docs import page as page_of_code
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,8 +59,8 @@ def prepare(root: Path = ROOT, build: Path = BUILD) -> None:
     source = build / "site-source"
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(root / "docs", source)
-    for name in WHOLE:
-        (source / name.removeprefix("docs/")).write_text(page_of_code(name, WHOLE), "utf-8")
+    for name in PAGES:
+        (source / name.removeprefix("docs/")).write_text(page_of_code(name), "utf-8")
     for file, place in BROUGHT_IN.items():
         (source / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / file, source / place)

@@ -1,6 +1,8 @@
-"""`make docs`: writes docs/conformance.md and the reference pages from the code. A test holds them to it.
+"""The pages that are made from the code: `make docs` puts them into the site, and nothing of them is in git.
 
-Three of them are long: the repository has a list in their place, and the site the whole (`WHOLE`).
+In their place docs/ has a few words each, which say where their facts stand in the code, so that links lead
+somewhere on a code host, too. The list of decisions alone is in git: `python -m tools.make_docs` writes it,
+and with the name of another page, such as reference/gateway, prints that.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout, suppress
+from sys import argv
 
 import msgspec
 
@@ -61,12 +64,11 @@ from moot.xprotocol.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
 from moot.xprotocol.contracts.source_overrides import SourceSettings
 from tools import conformance_report as report
 from tools.rulings import link_rulings
-from tools.sdk_reference import sdk_list, sdk_page
+from tools.sdk_reference import sdk_page
 from tools.settings_comments import comments_of
 from tools.shown import ROOT, shown
 
-_NOTE = "Written by `make docs` from the code; do not edit."
-_ON_THE_SITE = "This is the list; the site that `make docs` builds has {} here."
+_NOTE = "Written by `make docs` from the code."
 
 
 def kinds_page() -> str:
@@ -153,34 +155,6 @@ def close_codes_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def command_list() -> str:
-    """Each command with the sentence that its help begins with."""
-    parser = make_parser(COMMANDS)
-    lines = [
-        "# Commands",
-        f"{_NOTE} {_ON_THE_SITE.format('every option')} `moot COMMAND --help` says it, too.",
-        "",
-    ]
-    lines += ["| command | what it does |", "|---|---|"]
-    for path in _paths(parser):
-        if path:
-            lines.append(
-                f"| `moot {' '.join(path)}` | {_first_sentence(_parser_at(parser, path).description or '')} |"
-            )
-    return "\n".join(lines) + "\n"
-
-
-def _parser_at(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> argparse.ArgumentParser:
-    for name in path:
-        parser = subcommands_of(parser)[name]
-    return parser
-
-
-def _first_sentence(text: str) -> str:
-    sentence = re.split(r"(?<=[.:;]) |\n\n", " ".join(text.strip().split()), maxsplit=1)[0]
-    return sentence.rstrip(".:;").replace("|", "\\|")
-
-
 def commands_page() -> str:
     parts = ["# Commands", _NOTE]
     for path in _paths(make_parser(COMMANDS)):
@@ -189,20 +163,11 @@ def commands_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def adapter_command_list() -> str:
-    """The help of the two programs, without that of each command."""
-    return _adapter_help(f"{_NOTE} {_ON_THE_SITE.format('every option')}", ["--help"])
-
-
 def adapter_commands_page() -> str:
-    return _adapter_help(_NOTE, ["--help"], *([name, "--help"] for name in _adapter_commands()))
-
-
-def _adapter_help(note: str, *asked: list[str]) -> str:
-    parts = ["# Commands of XProtocol", note]
-    for arguments in asked:
-        printed = _printed(arguments, adapter_command).rstrip()
-        parts.append(f"## `xprotocol-adapter {' '.join(arguments)}`\n\n```\n{printed}\n```")
+    parts = ["# Commands of XProtocol", _NOTE]
+    for asked in (["--help"], *([name, "--help"] for name in _adapter_commands())):
+        printed = _printed(asked, adapter_command).rstrip()
+        parts.append(f"## `xprotocol-adapter {' '.join(asked)}`\n\n```\n{printed}\n```")
     printed = _printed(["--help"], devserver_command).rstrip()
     parts.append(f"## `xprotocol-devserver --help`\n\n```\n{printed}\n```")
     return "\n\n".join(parts) + "\n"
@@ -361,7 +326,8 @@ def decisions_page() -> str:
         by_subject.setdefault(subject, []).append(f"- [{path.name[:4]}]({path.name}) {words}")
     parts = [
         "# Decisions",
-        f"{_NOTE} Each page gives a question, the decision and its reason. [Rulings](rulings.md) say "
+        "Written by `make docs` from the code; do not edit. "
+        "Each page gives a question, the decision and its reason. [Rulings](rulings.md) say "
         "what Moot does where the protocol documents are silent or contradict each other.",
     ]
     for subject, lines in by_subject.items():
@@ -390,45 +356,37 @@ def _metrics_table(title: str, described: Iterable[AnyDescription]) -> str:
     return "\n".join(lines)
 
 
+# What the site has in the place of the few words in docs/.
 PAGES: Mapping[str, Callable[[], str]] = {
-    "docs/conformance.md": lambda: report.summary_page(shown()),
+    "docs/conformance.md": lambda: report.page(shown()),
     "docs/reference/kinds.md": kinds_page,
     "docs/reference/errors.md": errors_page,
     "docs/reference/limits.md": limits_page,
     "docs/reference/close-codes.md": close_codes_page,
-    "docs/reference/commands.md": command_list,
+    "docs/reference/commands.md": commands_page,
     "docs/reference/gateway.md": gateway_page,
     "docs/reference/http.md": http_page,
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/adapter.md": adapter_page,
-    "docs/reference/adapter-commands.md": adapter_command_list,
-    "docs/reference/sdk.md": lambda: sdk_list(f"{_NOTE} {_ON_THE_SITE.format('signatures and fields')}"),
-    "docs/decisions/index.md": decisions_page,
-}
-
-
-# What the site has in the place of a list.
-WHOLE: Mapping[str, Callable[[], str]] = {
-    "docs/conformance.md": lambda: report.page(shown()),
-    "docs/reference/commands.md": commands_page,
     "docs/reference/adapter-commands.md": adapter_commands_page,
     "docs/reference/sdk.md": lambda: sdk_page(_NOTE),
 }
 
+LIST_OF_DECISIONS = "docs/decisions/index.md"
 
-def page(name: str, pages: Mapping[str, Callable[[], str]] = PAGES) -> str:
-    """A page as it stands in the repository, or on the site."""
-    text = pages[name]()
+
+def page(name: str) -> str:
+    """A page as the site has it."""
+    text = PAGES[name]()
     return link_rulings(text) if name.startswith("docs/reference/") else text
 
 
-def main() -> None:
-    for name in PAGES:
-        path = ROOT / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(name), "utf-8")
-        print(name)
+def main(names: list[str]) -> None:
+    if names:
+        print("\n".join(page(f"docs/{name}.md") for name in names))
+    else:
+        (ROOT / LIST_OF_DECISIONS).write_text(decisions_page(), "utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(argv[1:])

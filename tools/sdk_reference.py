@@ -6,7 +6,6 @@ Plain Markdown, so that it reads the same on the site, on a code host and in an 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import ForwardRef, NamedTuple, get_args, is_typeddict
@@ -84,29 +83,6 @@ def sdk_page(note: str) -> str:
         parts += _member(name, getattr(moot, name))
     parts += ["## Exceptions", _exceptions()]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def sdk_list(note: str) -> str:
-    """The page without signatures and fields: a sentence for what is used every day, else the names."""
-    lines: list[str] = []
-    everyday = False
-    for section in re.split(
-        r"^(?=#{2,4} )", re.sub(r"```.*?```\n*", "", sdk_page(note), flags=re.S), flags=re.M
-    ):
-        heading, _, body = section.partition("\n")
-        name = heading.lstrip("# ")
-        if not heading.startswith("###"):
-            everyday = name in ("Connect", "The joined space")
-            lines += ["", _exception_list() if name == "Exceptions" else section.strip(), ""]
-        elif heading.startswith("####") and not everyday:
-            separator = ", " if ": " in lines[-1] else ": "
-            lines[-1] += f"{separator}`{name.strip('`').rpartition('.')[2]}`"
-        else:
-            paragraphs = [each for each in body.strip().split("\n\n") if not each.startswith("|")]
-            words = " ".join((paragraphs or [""])[0].split())
-            sentence = re.split(r"(?<=[.:]) (?=[A-Z`])", words, maxsplit=1)[0].rstrip(":")
-            lines.append(f"- {name}" + (f": {sentence}" if everyday and sentence else ""))
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 
 def _member(name: str, thing: object) -> Iterator[str]:
@@ -288,12 +264,3 @@ def _exceptions() -> str:
         about = " ".join((inspect.getdoc(error) or "").partition("\n\n")[0].split())
         lines.append(f"| `{name}` | `{base}` | {about} |")
     return "\n".join(lines)
-
-
-def _exception_list() -> str:
-    """The exceptions by what they are."""
-    by_base: dict[str, list[str]] = {}
-    for name, base, _ in _errors():
-        by_base.setdefault(base, []).append(f"`{name}`")
-    parts = ["## Exceptions", "", "All of them are in `moot.errors`, where each says when it is raised.", ""]
-    return "\n".join([*parts, *(f"- `{base}`: {', '.join(names)}" for base, names in by_base.items())])

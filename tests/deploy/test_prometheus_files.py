@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import yaml
+from tools.make_docs import page
 
 _ROOT = Path(__file__).resolve().parents[2]
 _FILES = _ROOT / "deploy" / "prometheus"
@@ -15,9 +16,7 @@ _NAME = re.compile(r"\b(?:moot|process)_\w+")
 
 def known() -> dict[str, set[str]]:
     """The metrics of the reference, which is written from the code, with their labels."""
-    rows = re.findall(
-        r"^\| `(\w+)` \| \w+ \| ([^|]*) \|", (_ROOT / "docs/reference/metrics.md").read_text(), re.M
-    )
+    rows = re.findall(r"^\| `(\w+)` \| \w+ \| ([^|]*) \|", page("docs/reference/metrics.md"), re.M)
     return {name: set(re.findall(r"`(\w+)`", labels)) | {"le", "instance"} for name, labels in rows}
 
 
