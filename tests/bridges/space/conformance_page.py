@@ -17,8 +17,8 @@ _HEAD: Final = """# MCP conformance
 
 <!-- Written by `python -m tests.bridges.space.conformance_soak --write-docs`. -->
 
-MCP publishes conformance suites (`@modelcontextprotocol/conformance`), and keeps servers that show everything a suite
-asks for. Each suite was run twice against each of these servers: directly, and through Moot.
+MCP publishes conformance suites (`@modelcontextprotocol/conformance`) and servers that show everything a suite asks
+for. Each suite was run against each of these servers twice: directly, and through Moot.
 
 ```
 suite → moot mcp --http → gateway → moot bridge → the same server, over Streamable HTTP
@@ -48,38 +48,25 @@ handshake where it can, unless `--era stateless` (`era:` in `mcp_servers:`) says
 
 ## What is not relayed, and why
 
-- Requests of a server outside of any call: MCP's stateless era has none, and no member of a space could be the one to
-  answer. A server that asks for roots right after its handshake gets those of the bridge's own settings.
-- `server-sse-polling`: a tool that closes its own HTTP stream in the middle of a call has no counterpart in a space,
-  where no stream belongs to a tool. Its call is answered all the same.
-- The experimental tasks of 2025-11-25 as tasks: 2026-07-28 replaced them by an extension, and the official Python SDK
-  dropped them. A tool that runs only as such a task is [called like any other](decisions/0074-a-connection-in-each-era.md),
-  and the bridge waits for its task. A member of a space that asks for the task itself gets it.
-- JSON-RPC batches of 2025-03-26, which later versions took back, as batches: a client that agreed on that version may
-  send up to 64 messages in one and gets the answers one by one. Servers are asked for 2025-11-25; one that answers
-  2025-03-26 gets no batches, and those that it sends are read over stdio, not over HTTP.
+- Requests of a server outside of any call: no member of a space could be the one to answer. A server that asks for
+  roots right after its handshake gets those of the bridge's own settings.
+- `server-sse-polling`: no stream belongs to a tool in a space. The call is answered all the same.
+- The experimental tasks of 2025-11-25 as tasks. A tool that runs only as such a task is
+  [called like any other](decisions/0074-a-connection-in-each-era.md), and the bridge waits for its task.
+- JSON-RPC batches of 2025-03-26 as batches: a client that agreed on that version may send up to 64 messages in one and
+  gets the answers one by one. Servers get none; those that they send are read over stdio, not over HTTP.
 - `notifications/tasks` for a task that a bridged server made; polling it works.
 
 ## Other clients and servers
 
-The official SDK's client calls the tools of five servers (npm `server-everything`, `server-filesystem`, `server-memory`;
-PyPI `mcp-server-time`, `mcp-server-git`) through a space in both eras, and `mcp-inspector --cli` lists and calls in all
-three of its settings. Both are part of `make test`.
-
-By hand, with `mcp-inspector --cli` 2.12.0 and the three npm servers in a space made by `moot init --from mcp.json`:
-
-| | `--protocol-era` | methods |
-|---|---|---|
-| `moot mcp --http` | `legacy`, `auto`, `modern` | `tools/list`, `tools/call`, `resources/list`, `resources/templates/list`, `resources/read`, `prompts/list`, `prompts/get` |
-| `moot mcp` | `legacy`, `modern` | `tools/list`, `tools/call`, `resources/list`, `prompts/list` |
-
-All of them worked. In the same space the official clients of Python and TypeScript called tools that needed an approval,
-and a proposal outlived a gateway that was killed while the Python client waited for it.
+In `make test` the official SDK's client calls the tools of five servers (npm `server-everything`, `server-filesystem`,
+`server-memory`; PyPI `mcp-server-time`, `mcp-server-git`) through a space in both eras, and `mcp-inspector --cli` lists
+and calls with its `--protocol-era` `legacy`, `auto` and `modern`.
 """
 
 
 _STDIO_TITLE: Final = "## Over stdio"
-_NEXT_TITLE: Final = "## Each scenario, 2025-11-25"
+_NEXT_TITLE: Final = "## How both eras work at once"
 
 
 def write_stdio_section(file: Path, found: Sequence[tuple[Suite, str, dict[str, Checks]]]) -> None:
@@ -110,7 +97,6 @@ def write_page(
 ) -> None:
     """Write the page, apart from the part about stdio."""
     parts = [_HEAD, _summary(comparisons), _differences(comparisons, explained)]
-    parts += [_scenarios(comparisons, version) for version in ("2025-11-25", "2026-07-28")]
     file.write_text("\n".join(parts) + _TAIL)
 
 
@@ -149,35 +135,3 @@ def _differences(comparisons: Sequence[Comparison], explained: Mapping[tuple[str
         if gained:
             lines.append(f"- {where}: fails directly and passes through Moot: {', '.join(gained)}.")
     return "\n".join(lines if len(lines) > 1 else [*lines, "Nowhere."]) + "\n"
-
-
-def _scenarios(comparisons: Sequence[Comparison], version: str) -> str:
-    """Each scenario with each server, the newest suite of a version: those that are ok everywhere in one list."""
-    newest = {each.server.title: each for each in comparisons if each.suite.spec_version == version}
-    names = sorted({scenario for each in newest.values() for scenario in each.direct})
-    cells = {
-        name: [f"{_cell(each.direct.get(name))}, {_cell(each.through.get(name))}" for each in newest.values()]
-        for name in names
-    }
-    fine = [f"`{name}`" for name in names if set(cells[name]) == {"ok, ok"}]
-    lines = [
-        f"## Each scenario, {version}\n",
-        f"Suite {next(iter(newest.values())).suite.version}. Ok directly and through Moot, with every server:",
-        f"{', '.join(fine)}.",
-    ]
-    if len(fine) < len(names):
-        lines += [
-            "\nThe others, directly and through Moot:\n",
-            f"| scenario | {' | '.join(newest)} |",
-            f"|---|{'---|' * len(newest)}",
-        ]
-    lines += [f"| {name} | {' | '.join(cells[name])} |" for name in names if f"`{name}`" not in fine]
-    return "\n".join(lines) + "\n"
-
-
-def _cell(checks: Checks | None) -> str:
-    if checks is None:
-        return "–"
-    if problems(checks):
-        return "fails"
-    return "warned" if problems(checks, "WARNING") else "ok"
