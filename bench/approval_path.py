@@ -65,9 +65,10 @@ async def measure() -> CallCount:
             for _ in range(2):
                 made = await agent.propose("host", "tools/call", {"name": "echo", "arguments": {"text": "x"}})
                 await until(lambda: len(human.proposals.open()) == 1)
+                (seen,) = human.proposals.open()
                 count = CallCount()
                 with count:
-                    await human.approve(human.proposals.open()[0])
+                    await human.approve(seen)
                 await made.outcome()
     return count
 

@@ -14,6 +14,7 @@ SIGNED: Final = "XProtocol: creation, expiry, delegation and revocation are time
 AGO: Final = "how long ago, of a time that somebody wrote"
 HEADER: Final = "dates in headers of HTTP and mail"
 FILES: Final = {
+    "participant/decisions/proposal_list.py": "until a gateway tells its time",
     "evidence/log_keys.py": "until when a key signed",
     "gateway/evidence/cluster_log.py": "the name of a log of a space from before 0.3",
     "gateway/evidence/space_log.py": "the name of a log that begins anew",

@@ -19,10 +19,11 @@ from moot.evidence import log_hashes
 from moot.evidence.checkpoint import cosign, parse_checkpoint, signers
 from moot.evidence.inclusion_file import parse_inclusion_file
 from moot.evidence.log_files import LogAbout, LogBroken, LogReader, LogWriter
-from moot.evidence.merkle_tree import GrowingTree, leaf_hash, proves_consistency
+from moot.evidence.merkle_tree import leaf_hash, proves_consistency
 from moot.evidence.signed_note import COSIGNATURE, SignerKey
 from moot.evidence.tiles import Tile, tiles_of
 from moot.store.record_chain import entry_of, number_in, shared_number
+from tests.evidence.growing_tree import GrowingTree
 
 ORIGIN = "moot.example/spaces/lab/log"
 KEY = SignerKey(ORIGIN, Ed25519PrivateKey.from_private_bytes(b"k" * 32))

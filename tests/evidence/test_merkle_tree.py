@@ -9,7 +9,6 @@ import pytest
 
 from moot.evidence.merkle_tree import (
     EMPTY_ROOT,
-    GrowingTree,
     consistency_proof,
     inclusion_proof,
     leaf_hash,
@@ -19,6 +18,7 @@ from moot.evidence.merkle_tree import (
     whole_parts,
 )
 from moot.evidence.tiles import subtree_from
+from tests.evidence.growing_tree import GrowingTree
 
 SIZES = range(40)
 ENTRIES = [f"entry {n}".encode() for n in SIZES]

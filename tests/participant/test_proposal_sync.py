@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +27,6 @@ from moot.participant.decisions import proposal_list
 from moot.participant.decisions.seen_proposal import RecordedProposal
 from moot.protocol.operation import Json
 from moot.protocol.unknown_outcome import unknown_outcome
-from moot.resilience.steady_clock import SteadyClock
 from tests.gateway.running_gateway import CALL, fields
 from tests.participant.gateway_with_members import PROPOSER, away, gateway_with, settled
 from tests.participant.rogue_gateway import rogue_gateway
@@ -71,8 +72,8 @@ async def test_a_clock_that_is_days_away_hides_nothing_that_is_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int
 ) -> None:
     """Deadlines are the gateway's: its clock says when they have come."""
-    wrong = SteadyClock()
-    monkeypatch.setattr(proposal_list, "SteadyClock", lambda: lambda: wrong() + days * 86_400)
+    right = time.time
+    monkeypatch.setattr(proposal_list, "time", SimpleNamespace(time=lambda: right() + days * 86_400))
     async with gateway_with(tmp_path, **PEOPLE) as gateway:
         agent, human = await gateway.join("agent"), await gateway.join("human")
         # Heard, told when one joins, and asked for.

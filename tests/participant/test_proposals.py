@@ -525,8 +525,7 @@ async def test_proposals_are_tracked_with_status_and_expiry(tmp_path: Path) -> N
         }
         assert record["expiresAt"] > record["createdAt"]
         assert human.proposals.open() == [seen]
-        now = human.proposals._clock
-        human.proposals._clock = lambda: now() + QUICK.proposal_seconds  # type: ignore[assignment]
+        human.proposals._gateway_ahead_seconds += QUICK.proposal_seconds
         assert human.proposals.open() == []
         assert seen.status == "expired"
         with pytest.raises(Expired):

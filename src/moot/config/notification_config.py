@@ -15,8 +15,6 @@ from moot.config.kept_secret import InFileOrEnvironment
 
 ReceiverType = Literal["webhook", "ntfy", "slack", "email"]
 
-_Positive = Annotated[int, msgspec.Meta(ge=1)]
-_Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 _Delay = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 

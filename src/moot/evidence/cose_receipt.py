@@ -15,7 +15,6 @@ from typing import Final, TypeAlias
 from moot.evidence.inclusion_file import InclusionFile
 from moot.evidence.signed_note import SignerKey
 
-MEDIA_TYPE: Final = "application/scitt-receipt+cose"
 # RFC 9052, 8392 and 9942: algorithm, key id, claims (issuer, subject), verifiable data structure, its proofs.
 _ALGORITHM, _KEY_ID, _CLAIMS, _STRUCTURE, _PROOFS = 1, 4, 15, 395, 396
 _ISSUER, _SUBJECT = 1, 2

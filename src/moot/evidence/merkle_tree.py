@@ -6,7 +6,7 @@ entries from index * 2**level on. Whoever keeps a tree keeps those, and everythi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -143,38 +143,6 @@ def _turns(position: int, last: int) -> Iterator[bool]:
         yield is_left
         position >>= 1
         last >>= 1
-
-
-class GrowingTree:
-    """The right edge of a tree: enough to append and to know the root, whatever its size."""
-
-    __slots__ = ("_edge", "size")
-
-    def __init__(self, size: int = 0, edge: Iterable[bytes] = ()) -> None:
-        """`edge` has the hashes of `whole_parts(0, size)`."""
-        self.size = size
-        self._edge = list(edge)
-        if len(self._edge) != size.bit_count():
-            raise ValueError(f"a tree of {size} entries has {size.bit_count()} whole parts")
-
-    def append(self, leaf: bytes) -> None:
-        """Append one entry by its leaf's hash."""
-        hash = leaf
-        size = self.size
-        while size & 1:
-            hash = node_hash(self._edge.pop(), hash)
-            size >>= 1
-        self._edge.append(hash)
-        self.size += 1
-
-    @property
-    def root(self) -> bytes:
-        if not self._edge:
-            return EMPTY_ROOT
-        hash = self._edge[-1]
-        for each in self._edge[-2::-1]:
-            hash = node_hash(each, hash)
-        return hash
 
 
 def _split(length: int) -> int:

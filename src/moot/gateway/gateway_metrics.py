@@ -213,18 +213,16 @@ class GatewayMeasures:
     def _decisions(self, host: SpaceHost) -> _DecisionTimer:
         outcomes: tuple[Decision, ...] = ("fulfilled", "rejected", "withdrawn", "expired")
         return _DecisionTimer(
-            host,
-            {each: DECISIONS.of(self.registry, space=host.name, outcome=each) for each in outcomes},
+            {each: DECISIONS.of(self.registry, space=host.name, outcome=each) for each in outcomes}
         )
 
 
 class _DecisionTimer:
     """Called by the ledger of a space for every decision."""
 
-    def __init__(self, host: SpaceHost, histograms: dict[Decision, Histogram]) -> None:
-        self._host = host
+    def __init__(self, histograms: dict[Decision, Histogram]) -> None:
         self._histograms = histograms
 
-    def __call__(self, proposal: ProposalRecord, decision: Decision) -> None:
+    def __call__(self, proposal: ProposalRecord, decision: Decision, now: float) -> None:
         if proposal.proposed_at:
-            self._histograms[decision].observe(max(0.0, self._host.journaled.clock() - proposal.proposed_at))
+            self._histograms[decision].observe(max(0.0, now - proposal.proposed_at))

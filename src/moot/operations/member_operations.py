@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from moot.errors import MootError, UsageError
 from moot.operations.capability_text import in_words
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from moot.participant.conversation.transcript import Direction
-
-# A member that acknowledges grants does so at once; nothing depends on it.
-_ACKNOWLEDGE_SECONDS: Final = 2.0
 
 
 async def _members(context: ClientContext, _: argparse.Namespace) -> OperationResult:

@@ -253,13 +253,14 @@ def _check_claims(state: State, session: Session, envelope: Envelope, to: Sequen
     agreed = True
     # For every request that it answers: a right to answer one is no right to answer another (D-52, D-80).
     every = requests.operations_asked(state, envelope) if envelope.kind == "mcp/response" else [None]
-    try:
-        for asked in every:
-            check_agreement(envelope, asked=asked)
-    except KindPayloadMismatch:
-        if state.config.kind_validation != "lazy":
-            raise
-        agreed = False
+    if envelope.claim is not None:
+        try:
+            for asked in every:
+                check_agreement(envelope, asked=asked)
+        except KindPayloadMismatch:
+            if state.config.kind_validation != "lazy":
+                raise
+            agreed = False
     if not _allow(state, rights_at(state, session, now), envelope, to, every, agreed=agreed):
         _check_owes_answer(state, session, envelope, now)
     return agreed

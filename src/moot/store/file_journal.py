@@ -270,7 +270,11 @@ class FileJournal(Journal):
 
     def process_syncs(self) -> None:
         while self._syncer.results:
-            self._process_sync(self._syncer.results.popleft())
+            synced = self._syncer.results.popleft()
+            self._process_sync(synced)
+            # Counted when whoever waits for it knows.
+            if synced.fault is None and self.on_synced is not None:
+                self.on_synced(synced.seconds)
 
     def _process_sync(self, synced: SyncResult) -> None:
         if self._state == "closed":
@@ -280,8 +284,6 @@ class FileJournal(Journal):
             self._fail(synced.fault)
         else:
             self._synced_size = synced.size
-            if self.on_synced is not None:
-                self.on_synced(synced.seconds)
             self._advance(synced.last)
             if self._state == "stalled":
                 log.info("fsync returned", extra={"space": self._space, "seconds": round(synced.seconds, 3)})

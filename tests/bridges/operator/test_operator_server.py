@@ -21,7 +21,13 @@ from moot.bridges.operator.operator_settings import (
     OperatorSettings,
     parse_unconfirmed,
 )
-from moot.bridges.operator.operator_tools import OPERATOR_NAMES
+from moot.bridges.operator.operator_tools import (
+    APPROVE_TOOL,
+    EXPLAIN_TOOL,
+    PENDING_TOOL,
+    REJECT_TOOL,
+    STOP_TOOL,
+)
 from moot.cli import main
 from moot.errors import UsageError
 from moot.mcp.downstream.backend import BackendCall
@@ -91,7 +97,8 @@ async def test_a_confirmed_approval_runs_the_call_once_in_the_persons_name(tmp_p
         operated(tmp_path) as space,
         space.client(mode, elicitation_callback=person) as client,
     ):
-        assert [tool.name for tool in (await client.list_tools()).tools] == [*OPERATOR_NAMES]
+        tools = [PENDING_TOOL, EXPLAIN_TOOL, APPROVE_TOOL, REJECT_TOOL, STOP_TOOL]
+        assert [tool.name for tool in (await client.list_tools()).tools] == tools
         id = await space.propose()
         listed = await client.call_tool("moot_pending", {})
         assert listed.structured_content is not None

@@ -12,10 +12,10 @@ import httpx
 
 from moot.bridges.people.gateway_exchange import GatewayExchange
 from moot.bridges.people.people_server import PeopleServer
-from moot.bridges.people.people_settings import MAX_PEOPLE
 from moot.bridges.people.person_server import PersonSettings
 from moot.bridges.space.shared_offers import SharedOffers
 from moot.bridges.space.space_backend import BackendSettings
+from moot.cli.mcp.defaults import MAX_PEOPLE
 from moot.config import load
 from moot.gateway.app import Gateway
 from moot.mcp.downstream.http_access import HttpAccessPolicy

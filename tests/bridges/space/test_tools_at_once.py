@@ -14,9 +14,8 @@ import pytest
 import yaml
 from mcp_types import ListToolsRequest, ListToolsResult
 
-from moot.bridges.people import people_settings
 from moot.bridges.space.own_tools import CALL_TOOL, OWN_NAMES
-from moot.cli.mcp.defaults import MAX_CONNECTIONS_PER_ADDRESS, MAX_PEOPLE
+from moot.cli.mcp.defaults import MAX_CONNECTIONS_PER_ADDRESS
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StartFailed, StdioServer
@@ -284,8 +283,7 @@ async def test_a_server_that_does_not_start_leaves_the_one_that_serves_alone(tmp
 # Very many tools
 
 
-def test_the_command_serves_as_many_people_as_the_settings_say() -> None:
-    assert people_settings.MAX_PEOPLE == MAX_PEOPLE
+def test_the_command_takes_as_many_connections_of_an_address_as_the_limiter() -> None:
     assert ConnectionLimiter().max_per_address == MAX_CONNECTIONS_PER_ADDRESS
 
 

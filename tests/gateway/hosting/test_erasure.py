@@ -14,11 +14,12 @@ import pytest
 from moot.cli import main
 from moot.errors import UsageError
 from moot.evidence.log_files import FOLDER, LogReader
-from moot.evidence.merkle_tree import GrowingTree, leaf_hash
+from moot.evidence.merkle_tree import leaf_hash
 from moot.store.journal_erasure import erase_records, find_erasures
 from moot.store.journal_reader import read_records, verify
 from moot.store.journal_segments import remove_segments, segments_of
 from moot.store.record_chain import entry_of
+from tests.evidence.growing_tree import GrowingTree
 from tests.gateway.running_gateway import participants, running_gateway
 
 PEOPLE = participants(agent=["mcp/proposal", "chat"], ana=["*"], host=[])

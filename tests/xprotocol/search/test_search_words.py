@@ -12,7 +12,6 @@ from moot.xprotocol.search.search_terms import (
     FIELD_CHARS,
     clauses,
     name_terms,
-    plain_words,
     prose_terms,
     query_terms,
 )
@@ -89,10 +88,6 @@ def test_clauses_are_sentences_and_what_comes_afterwards() -> None:
 
 def test_a_list_of_things_is_one_clause() -> None:
     assert clauses("title, price and stock of the book") == ["title, price and stock of the book"]
-
-
-def test_plain_words_are_not_stemmed() -> None:
-    assert plain_words("Reading the listOfFiles") == ["reading", "list", "files"]
 
 
 @given(st.text(max_size=200))

@@ -22,7 +22,6 @@ FILES: Final[dict[AgentName, str]] = {
 FORMER_FILES: Final[dict[AgentName, str]] = {"claude-code": ".claude/settings.json"}
 # The agent kills a hook after this; the hook itself denies earlier.
 AGENT_SECONDS: Final = 3_600
-WAIT_SECONDS: Final = 3_500
 # A report that cannot be told by then is not told.
 REPORT_SECONDS: Final = 30
 

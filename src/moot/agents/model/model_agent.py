@@ -89,7 +89,6 @@ class Agent:
         self._space: JoinedSpace | None = None
         # Of the space that it has joined; None before.
         self.inbox: QuestionInbox | None = None
-        self._toolbox: Toolbox | None = None
 
     def _metrics(self) -> dict[str, Json]:
         inbox, status = self.inbox, self.status
@@ -118,7 +117,7 @@ class Agent:
 
         async with OfferDiscovery(space, self._offers, changed) as discovery, asyncio.TaskGroup() as group:
             space.on("system/welcome")(lambda _: discovery.refresh_missing())
-            toolbox = self._toolbox = Toolbox(space, self._offers, discovery)
+            toolbox = Toolbox(space, self._offers, discovery)
             # If one of these fails, so does the agent, and is started again: better than one that is deaf.
             tasks = (
                 group.create_task(inbox.catch_up()),

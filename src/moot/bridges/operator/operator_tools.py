@@ -11,7 +11,6 @@ EXPLAIN_TOOL: Final = "moot_explain"
 APPROVE_TOOL: Final = "moot_approve"
 REJECT_TOOL: Final = "moot_reject"
 STOP_TOOL: Final = "moot_stop"
-OPERATOR_NAMES: Final = (PENDING_TOOL, EXPLAIN_TOOL, APPROVE_TOOL, REJECT_TOOL, STOP_TOOL)
 
 MAX_REASON_CHARS: Final = 2_000
 

@@ -11,8 +11,6 @@ from moot.space.tokens.temporary_tokens import Pairs
 PersonKey = tuple[str, str, str]
 # Handshake sessions of one person with one client: windows of an editor.
 MAX_SESSIONS_PER_PERSON: Final = 16
-# People at the same time; one person with two clients counts twice. Each has a connection to the gateway.
-MAX_PEOPLE: Final = 1_000
 # The gateway takes no longer ones either.
 MAX_TOKEN_CHARS: Final = 8_192
 

@@ -196,6 +196,8 @@ class Delivery:
             audience = self._last = self.audience_of(effect.sessions)
         message, outboxes = effect.message, audience.outboxes
         self.delivered += len(outboxes)
+        if message.__class__ is not Frame:
+            self.history.add(now, effect, audience.members if effect.private else None)
         if message.__class__ is Envelope and message.dialect == audience.only_dialect:
             # Most spaces speak one dialect: the sender's own bytes for everybody.
             self.outgoing.append(outboxes, message.dialect, encode_frame(message.raw))
@@ -204,9 +206,6 @@ class Delivery:
                 frame = _frame(effect, dialect)
                 if frame is not None:
                     self.outgoing.append(outboxes, dialect, frame)
-            if message.__class__ is Frame:
-                return
-        self.history.add(now, effect, audience.members if effect.private else None)
 
     def audience_of(self, sessions: Sequence[SessionId]) -> DeliveryAudience:
         """The outboxes and dialects of these sessions."""

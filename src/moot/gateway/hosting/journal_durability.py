@@ -17,6 +17,7 @@ Whoever waits over HTTP is told that the outcome is not known (D-97), never that
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from types import UnionType
 
 from moot.errors import OutcomeUnknown, Unavailable
@@ -73,7 +74,7 @@ class JournalDurability:
         self._journaled.fast_paths.invalidate()
         self.pending.append(entry)
         if self._journal.is_written:
-            self._journal.when_durable(entry.number, self.release)
+            self._journal.when_durable(entry.number, partial(self._finish_until, entry.number))
         elif self._journal.writable:
             # D-41: without a journal the state itself is committed first.
             self._journaled.save_snapshot()
@@ -89,8 +90,11 @@ class JournalDurability:
         _report_unknown(entry)
 
     def release(self) -> None:
-        safe = self._journaled.saved
-        while self.pending and self.pending[0].number <= safe:
+        self._finish_until(self._journaled.saved)
+
+    def _finish_until(self, saved: int) -> None:
+        """Carry out what waits for this record or one before it: it is on disk."""
+        while self.pending and self.pending[0].number <= saved:
             self.pending.popleft().finish(self._delivery, on_disk=True)
 
     def tell_unsaved(self) -> None:

@@ -115,7 +115,7 @@ def _reduce(space: Space, stored: StoredInput) -> None:
             elif envelope.kind == "mcp/reject":
                 for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
                     who = state.roster.find(stored.who).name
-                    state.ledger.reject(proposal, who, envelope.payload.get("reason"))
+                    state.ledger.reject(proposal, who, envelope.payload.get("reason"), now)
 
 
 def _revoke(space: Space, stored: StoredInput, envelope: Envelope) -> None:

@@ -43,6 +43,8 @@ class UnsavedChanges:
         # By id of the grant, and by name of a member who may do more than before, or again.
         self._grants: dict[str, int] = {}
         self._members: dict[Name, int] = {}
+        # Whether somebody may have rights that are not on disk; `check` tells.
+        self.gives_rights = False
 
     def note_envelope(self, session: SessionId, envelope: Envelope, number: int, saved: int) -> None:
         """An accepted envelope that reduces rights or gives some."""
@@ -53,6 +55,7 @@ class UnsavedChanges:
             self._reductions.append(_Reduction(number, session, envelope.id, envelope.wire_kind or kind))
         elif kind == "capability/grant":
             self._grants[envelope.id] = number
+            self.gives_rights = True
         elif kind == "participant/resume":
             for name in envelope.to:
                 member = self._space.state.roster.resolve(name)
@@ -62,15 +65,12 @@ class UnsavedChanges:
     def note_member(self, name: Name, number: int) -> None:
         """A member was given rights by somebody else than by an envelope, or was resumed."""
         self._members[name] = number
-
-    @property
-    def gives_rights(self) -> bool:
-        """Whether somebody may have rights that are not on disk; `check` tells."""
-        return bool(self._grants or self._members)
+        self.gives_rights = True
 
     def check(self, session: Session, envelope: Envelope, saved: int) -> None:
         """Raises Unavailable if what allows this envelope is not on disk."""
         self._grants = {id: number for id, number in self._grants.items() if number > saved}
+        self.gives_rights = bool(self._grants or self._members)
         row, member = KINDS.get(envelope.kind, UNKNOWN), session.member
         is_free = row.shrinks_rights or row.passes_pause
         if not is_free:
@@ -88,6 +88,7 @@ class UnsavedChanges:
     def check_member(self, name: Name, saved: int) -> None:
         """Raises Unavailable if what lets this member go on is not on disk."""
         self._members = {each: number for each, number in self._members.items() if number > saved}
+        self.gives_rights = bool(self._grants or self._members)
         if name in self._members:
             raise Unavailable("what allows you this again is not on disk yet: try again later")
 

@@ -8,6 +8,7 @@ proposals and those of others alike; `own_proposal` waits for the outcome of our
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -35,7 +36,7 @@ from moot.protocol.fingerprint import fingerprint
 from moot.protocol.gateway_proposal import BudgetUse, Delegation, EffectRule, GatewayProposal
 from moot.protocol.operation import Payload
 from moot.protocol.proposal_tracker import ProposalTracker
-from moot.resilience.steady_clock import SteadyClock
+from moot.resilience.steady_clock import seconds_running
 
 # Proposals of others that are kept.
 MAX_PROPOSALS: Final = 1_024
@@ -99,9 +100,8 @@ class ProposalList(ProposalTracker[SeenProposal]):
         # Until somebody looks.
         self._unread: UnreadProposals | None = UnreadProposals()
         self._limits = limits
-        self._clock = SteadyClock()
-        # By how much the gateway's clock is ahead of ours, as far as it was told.
-        self._gateway_ahead_seconds = 0.0
+        # By how much the gateway's clock is ahead of `seconds_running`; until it is told, the wall clock.
+        self._gateway_ahead_seconds = time.time() - seconds_running()
         self._roster = roster
         self._runner = runner
         self._bytes = 0
@@ -274,17 +274,21 @@ class ProposalList(ProposalTracker[SeenProposal]):
         if unread is not None and not unread.proposals:
             return
         if at is None:
-            at, name = self._clock() + self._gateway_ahead_seconds, envelope.sender
+            at, name = seconds_running() + self._gateway_ahead_seconds, envelope.sender
             if not self._roster.ids_are_names:
                 name = self._roster.names_of([name])[0]
         if unread is not None:
             unread.add(envelope, at, name)
             return
         for seen in self.apply(envelope, at, name):
-            if envelope.kind == "moot/votes":
+            if envelope.kind == "mcp/request" and seen.settled_by == envelope.id:
+                _note_request(seen, envelope)
+            elif envelope.kind == "mcp/response":
+                _note_answer(seen, envelope)
+                if seen.waiting:
+                    self._give_up(seen)
+            elif envelope.kind == "moot/votes":
                 _note_count(seen, envelope.payload)
-            elif envelope.kind == "mcp/response" and seen.waiting:
-                self._give_up(seen)
             if seen.watchers:
                 seen.notify_watchers()
 
@@ -293,23 +297,6 @@ class ProposalList(ProposalTracker[SeenProposal]):
         changed = super()._note_origins(life, envelope, by)
         self._bytes += life.origins_bytes - before
         return changed
-
-    def note_request(self, life: SeenProposal, envelope: Envelope) -> None:
-        # One that names nothing else is the very call (`is_faithful`).
-        if len(envelope.correlation_id) > 1 and fingerprint(envelope.raw) != life.fingerprint():
-            life.changed = {name: envelope.payload.get(name) for name in ("method", "params")}
-
-    def note_answer(self, life: SeenProposal, envelope: Envelope) -> None:
-        if "error" in envelope.payload:
-            life.error, life.host = error_of(envelope.payload), envelope.sender
-            return
-        if life.outcome != "unknown" and isinstance(life.error, CallOutcomeUnknown | BadAnswer):
-            life.error = None
-        # Of several hosts, what failed is told.
-        result = result_of(envelope.payload)
-        if life.result is None or result.get("isError") is True:
-            life.result = result
-            life.host = life.host if life.error is not None else envelope.sender
 
     def handle_bad_answer(self, envelope: Envelope, fault: str) -> None:
         """An answer that is none: nobody knows what its host did."""
@@ -400,16 +387,16 @@ class ProposalList(ProposalTracker[SeenProposal]):
 
     def set_gateway_time(self, now: float) -> None:
         """What the gateway's clock shows now; deadlines are its own, and ours may be days away from it."""
-        self._gateway_ahead_seconds = now - self._clock()
+        self._gateway_ahead_seconds = now - seconds_running()
 
     def _gateway_now(self) -> float:
-        return self._clock() + self._gateway_ahead_seconds
+        return seconds_running() + self._gateway_ahead_seconds
 
     def expire_due(self) -> None:
         """Let those end whose time is over, as far as it is known here."""
         if self._unread is not None:
             self.follow()
-        for seen in self.expire(self._clock() + self._gateway_ahead_seconds):
+        for seen in self.expire(seconds_running() + self._gateway_ahead_seconds):
             seen.notify_watchers()
 
     def _make_room(self) -> None:
@@ -429,6 +416,27 @@ class ProposalList(ProposalTracker[SeenProposal]):
         gone = super().untrack(id)
         self._bytes -= len(gone.envelope.raw) + gone.origins_bytes
         return gone
+
+
+def _note_request(seen: SeenProposal, request: Envelope) -> None:
+    """It is carried out, or a changed version of it is."""
+    # One that names nothing else is the very call (`is_faithful`).
+    if len(request.correlation_id) > 1 and fingerprint(request.raw) != seen.fingerprint():
+        seen.changed = {name: request.payload.get(name) for name in ("method", "params")}
+
+
+def _note_answer(seen: SeenProposal, answer: Envelope) -> None:
+    """What its host said."""
+    if "error" in answer.payload:
+        seen.error, seen.host = error_of(answer.payload), answer.sender
+        return
+    if seen.outcome != "unknown" and isinstance(seen.error, CallOutcomeUnknown | BadAnswer):
+        seen.error = None
+    # Of several hosts, what failed is told.
+    result = result_of(answer.payload)
+    if seen.result is None or result.get("isError") is True:
+        seen.result = result
+        seen.host = seen.host if seen.error is not None else answer.sender
 
 
 def _note_count(seen: SeenProposal, payload: Payload) -> None:

@@ -335,7 +335,7 @@ def prepare_withdraw(state: State, session: Session, envelope: Envelope) -> Act:
 def prepare_reject(state: State, session: Session, envelope: Envelope) -> Act:
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
-            state.ledger.reject(proposal, session.member.name, envelope.payload.get("reason"))
+            state.ledger.reject(proposal, session.member.name, envelope.payload.get("reason"), now)
         return []
 
     return Act(execute)

@@ -127,7 +127,8 @@ def _note_answer(
     if asked.proposer is None:
         return told
     executed = state.ledger.executed_by(id)
-    if says_unknown(envelope.payload.get("error")):
+    error = envelope.payload.get("error")
+    if error is not None and says_unknown(error):
         # It was asked, and cannot tell (D-99): still waited for, so that nothing but a person settles it.
         lost = [each for each in executed if not each.asked or name in each.waiting]
         return [*told, *state.lose_track(lost, "host_does_not_know", now, mint)]

@@ -167,8 +167,8 @@ class ProposalLedger:
 
     def __init__(self) -> None:
         self.proposals: dict[str, ProposalRecord] = {}
-        # Told of every decision: the first rejection of a proposal, and what settles it.
-        self.on_decided: Callable[[ProposalRecord, Decision], None] | None = None
+        # Told of every decision and its time: the first rejection of a proposal, and what settles it.
+        self.on_decided: Callable[[ProposalRecord, Decision, float], None] | None = None
         self._settled: deque[str] = deque()
         self._open: dict[Name, dict[str, ProposalRecord]] = {}
         # Fulfilled, and not resolved; in the order of their fulfilment.
@@ -239,7 +239,7 @@ class ProposalLedger:
             if each.proposer == proposer:
                 self._drop_bytes(each)
 
-    def reject(self, proposal: ProposalRecord, by: Name, reason: Json) -> None:
+    def reject(self, proposal: ProposalRecord, by: Name, reason: Json, now: float) -> None:
         """Note who said no, once each, to a proposal that is open."""
         if proposal.state != "open" or by in proposal.rejected_by:
             return
@@ -247,7 +247,7 @@ class ProposalLedger:
         if isinstance(reason, str):
             proposal.reject_reasons[by] = reason[:MAX_REASON_CHARS]
         if self.on_decided is not None and len(proposal.rejected_by) == 1:
-            self.on_decided(proposal, "rejected")
+            self.on_decided(proposal, "rejected", now)
 
     # Settling and resolving. Each returns the ids of envelopes that nothing here depends on any more: of
     # forgotten proposals, and of requests whose answer has come. They are unpinned.
@@ -275,7 +275,7 @@ class ProposalLedger:
 
     def _close(self, proposal: ProposalRecord, state: Settled, by: str | None, now: float) -> None:
         if self.on_decided is not None:
-            self.on_decided(proposal, state)
+            self.on_decided(proposal, state, now)
         proposal.state = state
         proposal.settled_by = by
         proposal.settled_at = now

@@ -138,7 +138,6 @@ class Relay:
         self, store: EventStore, addresses: Sequence[str], start: Start, *, has_rates: bool = True
     ) -> None:
         self.store = store
-        self.has_rates = has_rates
         self.addresses = tuple(addresses)
         self.delivered = 0
         self.outcomes: Counter[str] = Counter()

@@ -88,11 +88,6 @@ def query_terms(text: str, most: int, known: Callable[[str], bool]) -> list[str]
     return [term for term in found[:most] if term not in _asking_stems()]
 
 
-def plain_words(text: str) -> list[str]:
-    """The words themselves, in lower case and not stemmed, for whoever looks them up elsewhere."""
-    return [word for token in _tokens(text) for word in _parts(token) if word not in _stop_stems()]
-
-
 def clauses(text: str) -> list[str]:
     """The sentences of a request, and the parts of those that ask for several things."""
     return [clause for clause in _CLAUSE.split(text) if clause and not clause.isspace()]
