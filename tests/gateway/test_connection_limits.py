@@ -182,6 +182,27 @@ async def test_an_upgrade_that_is_none_gets_no_socket(
         assert (await client.answer())[0] in expected
 
 
+# The end of the head is in one piece of what is parsed at a time, or in two.
+@pytest.mark.parametrize(("size", "piece"), [(600, 1), (600, 9_999), (4_093, 9_999), (4_095, 9_999)])
+async def test_the_body_of_a_request_that_could_become_another_protocol_is_its_body(
+    shared_gateway: SharedGateway, size: int, piece: int
+) -> None:
+    """Some clients of HTTP/2 ask for that at first (RFC 7540, 3.2); read as a request it would be one."""
+    port = shared_gateway.gateway.port
+    body = get(port, where=b"/nowhere")
+    lines = [b"Upgrade: h2c", b"Connection: Upgrade", b"Authorization: Bearer t-alice"]
+    lines += [b"Content-Type: application/json", b"Content-Length: %d" % len(body), b"X: "]
+    head = get(port, *lines, where=b"/participants/alice/messages").replace(b"GET", b"POST", 1)
+    head = head.replace(b"X: ", b"X: " + b"a" * (size + 4 - len(head)))
+    async with raw_client(port) as client:
+        await client.send_in_pieces(head + body + get(port), piece)
+        status, headers = await client.answer()
+        assert status == 400
+        # It was read as what it is.
+        assert b"not JSON" in await client.reader.readexactly(int(headers["content-length"]))
+        assert (await client.answer())[0] == 200
+
+
 async def test_header_names_and_values_are_read_as_http_says(shared_gateway: SharedGateway) -> None:
     """Any letter case, several tokens in Connection, any order of subprotocols."""
     for headers in (

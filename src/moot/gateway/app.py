@@ -183,6 +183,7 @@ class Gateway:
         )
         if relay is not None:
             limiter.read_claim = relay.claims.read
+            limiter.is_gateway = relay.is_gateway
         self._websockets = WebSocketServer(
             self._upgrade_handler.admit,
             limiter.release,

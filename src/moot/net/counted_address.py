@@ -16,6 +16,12 @@ def peer_address(transport: asyncio.BaseTransport) -> str:
     return str(peer[0]) if peer else ""
 
 
+def plain_address(address: str) -> str:
+    """Of a mapped IPv4 address that one, without a zone; anything else as it is."""
+    found = address.partition("%")[0]
+    return found[7:] if found.lower().startswith("::ffff:") and "." in found else found
+
+
 def network_of(address: str) -> str:
     """Of IPv6 the network, of a mapped IPv4 address that one, of IPv4 the address."""
     try:

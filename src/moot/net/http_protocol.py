@@ -11,9 +11,11 @@ from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakSet
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from moot.net.counted_address import peer_address
+from moot.net.relay_connection import drop_when_silent
 
 # A body may take this many times as long as headers.
 BODY_TIME_FACTOR: Final = 3
@@ -32,6 +34,14 @@ RELAYED_HEADER: Final = b"moot-relayed"
 MAX_HEADER_BYTES: Final = 16_384
 # What other servers take; a browser sends 20.
 MAX_HEADERS: Final = 100
+# What a gateway adds to a request that it relays, beside what a member may send: headers, a longer name of
+# its own, a space after each colon.
+RELAY_HEADERS: Final = 4
+RELAY_HEADER_BYTES: Final = 1_024
+# Connections from another gateway's address that have not told yet whom they are for: as many as it relays.
+MAX_UNREAD_RELAYS: Final = 4_096
+_TOO_MANY_HEADERS: Final = f"more than {MAX_HEADERS} headers"
+_UNREAD: Final = "unread from "
 # As long as a join: whoever is slower with its headers does not join in time either.
 HEADER_SECONDS: Final = 10.0
 # A client that reads nothing of a response for so long is dropped.
@@ -52,6 +62,8 @@ class ConnectionLimiter:
         self.relayed: dict[asyncio.BaseTransport, str] = {}
         # By method, target and value of the header: that address, if it is believed.
         self.read_claim: Callable[[str, bytes, bytes], str | None] = lambda *_: None
+        # Whether another gateway relays from an address.
+        self.is_gateway: Callable[[str], bool] = lambda _: False
         self._by_address: dict[str, int] = {}
 
     def address_of(self, transport: asyncio.BaseTransport) -> str:
@@ -61,27 +73,42 @@ class ConnectionLimiter:
         address = self.relayed.get(transport)
         return peer_address(transport) if address is None else address
 
+    def unread(self, address: str) -> str:
+        """What a connection from there counts for until its head is read: a gateway has not said for whom."""
+        return _UNREAD + address if address and self.is_gateway(address) else address
+
     def acquire(self, address: str) -> bool:
         """Count one more connection if there is room for it; whoever gets True has to `release` it."""
-        most = self.max_per_address
-        here = self._by_address.get(address, 0)
-        # Our own connections have limits of their own.
-        if self.connections >= self.max_connections or (most and address and here >= most):
+        if self.connections >= self.max_connections or not self._has_room(address):
             self.refused += 1
             return False
         self.connections += 1
-        self._by_address[address] = here + 1
+        self._by_address[address] = self._by_address.get(address, 0) + 1
         return True
 
     def move(self, before: str, address: str) -> bool:
-        """Let a connection count for another address from now on, if there is room for it."""
-        is_moved = self.acquire(address)
-        if is_moved:
-            self.release(before)
-        return is_moved
+        """Let a connection count for another address from now on, if there is room; it keeps its place."""
+        if before == address:
+            return True
+        if not self._has_room(address):
+            self.refused += 1
+            return False
+        self._by_address[address] = self._by_address.get(address, 0) + 1
+        self._forget(before)
+        return True
 
     def release(self, address: str) -> None:
         self.connections -= 1
+        self._forget(address)
+
+    def _has_room(self, address: str) -> bool:
+        most = self.max_per_address
+        if most and address.startswith(_UNREAD):
+            most = max(most, MAX_UNREAD_RELAYS)
+        # Our own connections have limits of their own.
+        return not most or not address or self._by_address.get(address, 0) < most
+
+    def _forget(self, address: str) -> None:
         left = self._by_address[address] - 1
         if left:
             self._by_address[address] = left
@@ -98,9 +125,8 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
         _address = ""
         _is_counted = False
         _timer: asyncio.TimerHandle | None = None
-        _reads_headers = True
-        _unparsed_bytes = 0
-        _header_bytes = 0
+        # As they came, with the request's line.
+        _head_bytes = 0
         _headers = 0
         # What came behind a request that is not answered yet.
         _held = b""
@@ -114,18 +140,20 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
         _discarded_bytes = 0
         _are_headers_complete = False
         _refusal = ""
+        _is_upgrade_ignored = False
 
         def connection_made(self, transport: Any) -> None:
             if self.is_own:
                 limiter.own.add(transport)
-            self._address = limiter.address_of(transport)
             super().connection_made(transport)
-            if not self._is_counted and not limiter.acquire(self._address):
-                # No request was sent yet, so no response is: the cheapest way to refuse.
-                transport.abort()
-                return
+            if not self._is_counted:
+                self._address = limiter.unread(limiter.address_of(transport))
+                if not limiter.acquire(self._address):
+                    # No request was sent yet, so no response is: the cheapest way to refuse.
+                    transport.abort()
+                    return
             self._is_counted = True
-            self._start_timer(HEADER_SECONDS, headers=True)
+            self._start_timer(HEADER_SECONDS)
 
         def take_over_count(self, address: str) -> None:
             """For who has counted this connection before it was made: it is released with it."""
@@ -157,34 +185,54 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
                 self._parse(piece)
 
         def _parse(self, data: bytes) -> None:
-            if self._timer is not None and self._reads_headers:
+            if not self._is_in_body:
                 end = data.find(_END_OF_HEADERS)
-                self._unparsed_bytes += len(data) if end < 0 else end
-                if self._unparsed_bytes > MAX_HEADER_BYTES:
+                self._head_bytes += len(data) if end < 0 else end
+                if self._head_bytes > MAX_HEADER_BYTES + RELAY_HEADER_BYTES:
                     self._stop_timer()
                     self.send_400_response("headers too large")
                     return
-            super().data_received(data)
+            self._unset_keepalive_if_required()
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                if self._is_upgrade_ignored:
+                    self._go_on_without_upgrade(data[upgrade.args[0] :])
+                elif self._should_upgrade():
+                    self.handle_websocket_upgrade()
+            except httptools.HttpParserError:
+                self.send_400_response("Invalid HTTP request received.")
+
+        def _go_on_without_upgrade(self, rest: bytes) -> None:
+            """The parser takes what follows for another protocol, not for a body: it reads the head anew."""
+            version = self.parser.get_http_version().encode()
+            lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+            lines += [b"%b: %b" % pair for pair in self.headers if pair[0] != b"upgrade"]
+            self._is_upgrade_ignored = False
+            self._head_bytes = 0
+            self._held = rest + self._held
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            self._parse(b"\r\n".join([*lines, b"", b""]))
 
         def on_message_begin(self) -> None:
             # Each request on a kept connection has its own time and size for headers.
             super().on_message_begin()
-            self._header_bytes = self._headers = 0
+            self._headers = 0
             self._is_in_body = False
             self._seen_once, self._repeated, self._has_body = frozenset(), None, False
             self._are_headers_complete = False
             self._discarded_bytes = 0
             if self._timer is None:
-                self._start_timer(HEADER_SECONDS, headers=True)
+                self._start_timer(HEADER_SECONDS)
 
         def on_header(self, name: bytes, value: bytes) -> None:
             if self._are_headers_complete:
                 # A trailer behind a body in chunks: nobody here asks for one, and it must pass for no header.
                 return
-            self._header_bytes += len(name) + len(value) + 4
             self._headers += 1
-            if self._headers > MAX_HEADERS:
-                raise self._refuse(f"more than {MAX_HEADERS} headers")
+            if self._headers > MAX_HEADERS + RELAY_HEADERS:
+                raise self._refuse(_TOO_MANY_HEADERS)
             name = name.lower()
             if name in _ONLY_ONCE:
                 if name in self._seen_once:
@@ -195,37 +243,46 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
             super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
+            is_connect = self.parser.get_method() == b"CONNECT"
+            if self.parser.should_upgrade() and not self._should_upgrade() and not is_connect:
+                # RFC 9110, 7.8: whoever does not speak the other protocol goes on in this one.
+                self._is_upgrade_ignored = True
+                return
             self._stop_timer()
             self._are_headers_complete = self._is_in_body = True
-            if self._header_bytes > MAX_HEADER_BYTES:
-                # All in one packet: counted only now.
-                raise self._refuse("headers too large")
             if self._repeated is not None:
                 name = self._repeated.decode()
                 raise self._refuse(f"the header {name} is given more than once: send it once")
-            self._note_relay()
+            is_relayed = self._note_sender()
+            if self._headers > MAX_HEADERS + is_relayed * RELAY_HEADERS:
+                raise self._refuse(_TOO_MANY_HEADERS)
+            if self._head_bytes > MAX_HEADER_BYTES + is_relayed * RELAY_HEADER_BYTES:
+                raise self._refuse("headers too large")
             # A body that comes too slowly is cut off, too; how large it may be is checked elsewhere.
-            self._start_timer(BODY_TIME_FACTOR * HEADER_SECONDS, headers=False)
+            self._start_timer(BODY_TIME_FACTOR * HEADER_SECONDS)
             super().on_headers_complete()
             if self._has_body:
                 # Read on when the body is asked for, which nobody does for a stranger.
                 self.flow.pause_reading()
 
-        def _note_relay(self) -> None:
+        def _note_sender(self) -> bool:
             """Whom another gateway relays counts for its own address; nobody else is believed about one."""
             claims = [value for name, value in self.headers if name == RELAYED_HEADER]
-            if not claims:
-                return
-            method = self.parser.get_method().decode("ascii")
-            address = limiter.read_claim(method, self.url, claims[0]) if len(claims) == 1 else None
-            self.headers[:] = [pair for pair in self.headers if pair[0] != RELAYED_HEADER]
-            self.headers.append((RELAYED_HEADER, b"1" if address else b""))
-            if address:
-                if not limiter.move(self._address, address):
-                    self.transport.abort()
-                    raise self._refuse("too many connections from this address")
-                self._address = address
-                self.client = self.scope["client"] = (address, 0)
+            claimed = None
+            if claims:
+                method = self.parser.get_method().decode("ascii")
+                claimed = limiter.read_claim(method, self.url, claims[0]) if len(claims) == 1 else None
+                self.headers[:] = [pair for pair in self.headers if pair[0] != RELAYED_HEADER]
+                self.headers.append((RELAYED_HEADER, b"1" if claimed else b""))
+            address = claimed or self._address.removeprefix(_UNREAD)
+            if not limiter.move(self._address, address):
+                self.transport.abort()
+                raise self._refuse("too many connections from this address")
+            self._address = address
+            if claimed:
+                self.client = self.scope["client"] = (claimed, 0)
+                drop_when_silent(self.transport)
+            return bool(claimed)
 
         def on_body(self, body: bytes) -> None:
             cycle = self.cycle
@@ -247,7 +304,10 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
                 super().send_400_response(self._refusal or msg)
 
         def on_message_complete(self) -> None:
+            if self._is_upgrade_ignored:
+                return
             self._stop_timer()
+            self._head_bytes = 0
             self._is_in_body = False
             self._is_request_open = self.cycle is not None and not self.cycle.response_complete
             super().on_message_complete()
@@ -297,9 +357,7 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
             self.release_count()
             super().connection_lost(exc)
 
-        def _start_timer(self, seconds: float, *, headers: bool) -> None:
-            self._unparsed_bytes = 0
-            self._reads_headers = headers
+        def _start_timer(self, seconds: float) -> None:
             self._timer = self.loop.call_later(seconds, self._on_timeout)
 
         def _stop_timer(self) -> None:

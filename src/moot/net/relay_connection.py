@@ -27,7 +27,13 @@ BUFFER_BYTES: Final = 64 << 10
 # Between the end of one side and that of the other one; a close of a WebSocket takes 3 s at most.
 _LINGER_SECONDS: Final = 5.0
 # A machine that is gone says nothing: it is asked by the kernel after so long, so often, so many times.
-_KEEPALIVE: Final = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
+# The last one, in ms, is for bytes that nobody acknowledges: while there are some, it is not asked.
+_SILENCE: Final = (
+    ("TCP_KEEPIDLE", 20),
+    ("TCP_KEEPINTVL", 5),
+    ("TCP_KEEPCNT", 4),
+    ("TCP_USER_TIMEOUT", 40_000),
+)
 
 
 class RelayAddress(msgspec.Struct, frozen=True):
@@ -39,6 +45,8 @@ class RelayAddress(msgspec.Struct, frozen=True):
     origin: str
     # SHA-256 of its certificate, in hex; empty where it speaks plain HTTP.
     certificate: str = ""
+    # From where it connects to the others, if that is not the host.
+    source: str = ""
 
 
 class RequestHead(NamedTuple):
@@ -67,14 +75,19 @@ async def open_connection(
         if not hmac.compare_digest(shown, address.certificate):
             transport.abort()
             raise ConnectionRefusedError("another certificate than the one that this gateway tells of")
+    transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    drop_when_silent(transport)
+    return transport, protocol
+
+
+def drop_when_silent(transport: asyncio.BaseTransport) -> None:
+    """Lose this connection within 40 s of the moment at which the machine at its other end is gone."""
     connected = transport.get_extra_info("socket")
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEPALIVE:
+    for option, value in _SILENCE:
         # Not all systems have them.
         if hasattr(socket, option):
             connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return transport, protocol
 
 
 def _context(own: tuple[Path, Path] | None) -> ssl.SSLContext:
@@ -97,12 +110,18 @@ class RelayEnd(asyncio.Protocol):
         self._other: RelayEnd | None = None
         self._is_lost = False
 
+    def wait(self) -> None:
+        """Read nothing until somebody is at the other end. In `connection_made` uvloop would not heed it."""
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
+
     def join(self, transport: asyncio.Transport, on_lost: Callable[[], None]) -> None:
         """Pass bytes between this connection and another one, which somebody else has read of until now."""
         near = RelayEnd(on_lost)
         near.transport = transport
         near._other, self._other = self, near
         transport.set_protocol(near)
+        drop_when_silent(transport)
         if self._is_lost:
             transport.close()
             return
@@ -114,8 +133,6 @@ class RelayEnd(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        # Until somebody is at the other end.
-        self.transport.pause_reading()
 
     def data_received(self, data: bytes) -> None:
         assert self._other is not None  # noqa: S101  # nothing is read before

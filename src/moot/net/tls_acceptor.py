@@ -74,11 +74,12 @@ class TlsAcceptor:
                 log.error("no connection can be accepted", extra={"why": fault.strerror})
                 await asyncio.sleep(_NO_HANDLES_SECONDS)
                 continue
-            if not self._limiter.acquire(str(address[0])):
+            counted = self._limiter.unread(str(address[0]))
+            if not self._limiter.acquire(counted):
                 accepted.close()
                 continue
             protocol = make_protocol()
-            protocol.take_over_count(str(address[0]))
+            protocol.take_over_count(counted)
             self._tasks.start(self._shake_hands(accepted, protocol))
 
     async def _shake_hands(self, accepted: socket.socket, protocol: CountedProtocol) -> None:

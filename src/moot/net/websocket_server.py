@@ -21,7 +21,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from moot.net import read_schedule
 from moot.net.counted_address import peer_address
@@ -48,6 +48,7 @@ from moot.net.websocket_frame import (
     read_close_code,
 )
 
+D = TypeVar("D")
 log = logging.getLogger(__name__)
 
 # What is still read of a connection that has ended; beyond that it stays with the peer until it is dropped.
@@ -174,9 +175,9 @@ class ServerSocket(asyncio.BufferedProtocol):
         if isinstance(upgrade, UpgradeRefusal):
             self._refuse(upgrade, transport)
             return
-        decision = self._decide(upgrade)
+        decision = _guard(lambda: self._server.admit(upgrade))
         if not isinstance(decision, asyncio.Future):
-            self._answer(upgrade, decision)
+            self._answer(upgrade, decision, transport)
             return
         # Otherwise what a client sends ahead of our answer would be dropped.
         transport.pause_reading()
@@ -279,17 +280,16 @@ class ServerSocket(asyncio.BufferedProtocol):
     # Opening
 
     def _answer_late(self, upgrade: Upgrade, decided: asyncio.Future[Decision]) -> None:
-        if self._transport is None or self._transport.is_closing() or decided.cancelled():
-            if not decided.cancelled() and isinstance(decision := decided.result(), RelayedUpgrade):
+        decision = None if decided.cancelled() else _guard(decided.result)
+        if decision is None or self._transport is None or self._transport.is_closing():
+            if isinstance(decision, RelayedUpgrade):
                 decision.drop()
             self.abort()
             return
-        self._answer(upgrade, decided.result())
+        self._answer(upgrade, decision, self._transport)
         self.resume_reading()
 
-    def _answer(self, upgrade: Upgrade, decision: Decision) -> None:
-        transport = self._transport
-        assert transport is not None  # noqa: S101  # looked at just now
+    def _answer(self, upgrade: Upgrade, decision: Decision, transport: asyncio.Transport) -> None:
         if isinstance(decision, UpgradeRefusal):
             self._refuse(decision, transport)
             return
@@ -305,14 +305,6 @@ class ServerSocket(asyncio.BufferedProtocol):
         transport.write(refusing_response(refusal))
         _end_writing(transport)
         self._start_drop_timer()
-
-    def _decide(self, upgrade: Upgrade) -> Decision | asyncio.Future[Decision]:
-        try:
-            return self._server.admit(upgrade)
-        except Exception:
-            # A request's task: whatever went wrong stays with us, the peer gets no detail.
-            log.exception("an upgrade could not be decided")
-            return UpgradeRefusal(500, b'{"error":"internal error"}')
 
     def _open(self, handler: Handler, transport: asyncio.Transport) -> None:
         # uvloop's own low-water mark is 16 bytes: it would count as full until nearly everything is sent.
@@ -421,6 +413,15 @@ class ServerSocket(asyncio.BufferedProtocol):
         if self._drop_timer is None:
             loop = asyncio.get_running_loop()
             self._drop_timer = loop.call_later(CLOSE_SECONDS, self.abort)
+
+
+def _guard(decide: Callable[[], D]) -> D | UpgradeRefusal:
+    try:
+        return decide()
+    except Exception:
+        # A request's task: whatever went wrong stays with us, the peer gets no detail.
+        log.exception("an upgrade could not be decided")
+        return UpgradeRefusal(500, b'{"error":"internal error"}')
 
 
 def _end_writing(transport: asyncio.Transport) -> None:

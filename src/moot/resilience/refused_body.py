@@ -7,7 +7,7 @@ the rest of the body is taken first, within bounds; whoever sends even more may 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -16,8 +16,11 @@ MAX_BYTES: Final = 128 << 20
 MAX_SECONDS: Final = 10.0
 
 
-async def discard_body(receive: Callable[[], Awaitable[Any]]) -> None:
-    """Read what is left of a body. Raises nothing."""
+async def discard_body(receive: Callable[[], Awaitable[Any]], headers: Mapping[str, str] = {}) -> None:
+    """Read what is left of a body. Raises nothing. `headers`: of a request of whose body nothing was read."""
+    if headers.get("expect", "").lower() == "100-continue":
+        # It is not sent before it is asked for.
+        return
     size = 0
     with suppress(TimeoutError):
         async with asyncio.timeout(MAX_SECONDS):

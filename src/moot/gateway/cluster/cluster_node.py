@@ -275,6 +275,12 @@ class ClusterNode:
         found = (self._exchange.address_of(name, index) for name in living)
         return [address for address in found if address is not None]
 
+    @property
+    def gateways(self) -> list[RelayAddress]:
+        """How those that live are reached, as far as they have told it."""
+        told = (self._exchange.told_address(name) for name, _ in self.common.others_of(self.name))
+        return [address for address in told if address is not None]
+
     def note_unreachable(self, index: int) -> None:
         """None of these gateways answers: this one takes the shard over."""
         self._shard_takeover.note_unreachable(index)

@@ -19,6 +19,7 @@ import orjson
 from moot.config.gateway_config import is_wildcard
 from moot.errors import Unavailable
 from moot.gateway.cluster.relay_claims import RelayClaims, Values
+from moot.net.counted_address import plain_address
 from moot.net.http_protocol import RELAYED_HEADER
 from moot.net.relay_connection import RelayAddress, RelayEnd, RequestHead, open_connection
 from moot.net.server_tls import ServerTls
@@ -34,9 +35,12 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 # At a time, WebSockets and requests together; each has two sockets.
 MAX_RELAYS: Final = 4_096
+# Beside `unavailable_seconds`, for which a request may wait: MCP breaks its silence every 15 s.
+SILENCE_SECONDS: Final = 60.0
 # Gateways that are tried for one request, of those that tell to serve its space.
 _MAX_TRIES: Final = 2
 _NATS_PORT: Final = 4222
+_STOPPING: Final = "this gateway is stopping: try another one"
 _REACHES_NONE: Final = (
     "this gateway does not serve that space now, and reaches none that does: try again, or another one"
 )
@@ -60,7 +64,9 @@ class GatewayRelay:
         self.claims = RelayClaims(lambda: node.common.clock.latest)
         self._node = node
         self._host, self._port, self._origin, self._tls = host, port, origin, tls
+        self._source = ""
         self._is_reachable = False
+        self._is_closed = False
         self._open: set[asyncio.Transport] = set()
         self._connecting = 0
         self._deciding: set[asyncio.Task[Decision]] = set()
@@ -68,7 +74,9 @@ class GatewayRelay:
     async def start(self, values: Values) -> None:
         """Done when this gateway relays, and others may relay to it."""
         await self.claims.load(values)
-        self._host = await _reachable_host(self._host, self._node.config.servers)
+        self._source = await _reachable_host(self._node.config.servers)
+        if is_wildcard(self._host):
+            self._host = self._source
         self._is_reachable = True
 
     @property
@@ -77,7 +85,17 @@ class GatewayRelay:
         if not self._is_reachable:
             return None
         certificate = "" if self._tls is None else self._tls.fingerprint
-        return RelayAddress(self._host, self._port, self._origin(), certificate)
+        return RelayAddress(self._host, self._port, self._origin(), certificate, self._source)
+
+    def is_gateway(self, address: str) -> bool:
+        """Whether another gateway that lives may relay from there."""
+        plain = plain_address(address)
+        return self._is_reachable and any(plain in (each.host, each.source) for each in self._node.gateways)
+
+    @property
+    def silence_seconds(self) -> float:
+        """How long another gateway may say nothing while it answers."""
+        return SILENCE_SECONDS + self._node.config.unavailable_seconds
 
     @property
     def connections(self) -> int:
@@ -101,12 +119,15 @@ class GatewayRelay:
     ) -> tuple[asyncio.Transport, P]:
         """A connection to a gateway that serves the space, with the head sent; it has to be closed by
         `release`. Raises Unavailable."""
+        if self._is_closed:
+            raise Unavailable(_STOPPING)
         if self.connections >= MAX_RELAYS:
             raise Unavailable(f"{MAX_RELAYS} connections are relayed here already: try another gateway")
         index = self._node.shard_of(space).index
         found = self._node.relay_addresses(index)
         own = self._tls.files if self._tls is not None and self._tls.files.client_ca is not None else None
         for address in found[:_MAX_TRIES]:
+            encoded = self._encode(head, peer, address)
             self._connecting += 1
             try:
                 transport, protocol = await open_connection(
@@ -118,8 +139,11 @@ class GatewayRelay:
                 continue
             finally:
                 self._connecting -= 1
+            if self._is_closed:
+                transport.abort()
+                raise Unavailable(_STOPPING)
             self._open.add(transport)
-            transport.write(self._encode(head, peer, address))
+            transport.write(encoded)
             return transport, protocol
         if found:
             self._node.note_unreachable(index)
@@ -145,6 +169,7 @@ class GatewayRelay:
             transport, far = await self.open(space, head, upgrade.peer, RelayEnd)
         except Unavailable as refusal:
             return UpgradeRefusal(503, orjson.dumps({"error": refusal.message}), {"Retry-After": "1"})
+        far.wait()
 
         def take_over(near: asyncio.Transport, on_lost: Callable[[], None]) -> None:
             def lost() -> None:
@@ -156,7 +181,8 @@ class GatewayRelay:
         return RelayedUpgrade(take_over, lambda: self.release(transport))
 
     def close(self) -> None:
-        """Drop what is relayed: this gateway stops, and its members go to another one."""
+        """Drop what is relayed, and relay no more: this gateway stops, and its members go to another one."""
+        self._is_closed = True
         for task in self._deciding:
             task.cancel()
         for transport in tuple(self._open):
@@ -178,10 +204,8 @@ class GatewayRelay:
         return b"".join(parts)
 
 
-async def _reachable_host(host: str, servers: Iterable[str]) -> str:
+async def _reachable_host(servers: Iterable[str]) -> str:
     """By which address of this machine others reach it: the one that it reaches the servers of NATS from."""
-    if not is_wildcard(host):
-        return host
     loop, found = asyncio.get_running_loop(), "127.0.0.1"
     for server in servers:
         parts = urlsplit(server)

@@ -19,11 +19,10 @@ from moot.errors import ResourceLimit
 from moot.gateway.access import AccessDenied, TokenIdentity
 from moot.gateway.hosting.content_store import find_content, keep_content
 from moot.gateway.hosting.space_host import SpaceHost
-from moot.gateway.http.http_replies import body_of, denied, json_response
+from moot.gateway.http.http_replies import announces_more, body_of, denied, json_response
 from moot.gateway.http.request_identity import RequestIdentity
 from moot.protocol import large_content
 from moot.resilience.rate_limits import RateLimits, token_buckets
-from moot.resilience.refused_body import discard_body
 
 if TYPE_CHECKING:
     from moot.gateway.cluster.nats.shared_content import SharedContent
@@ -66,9 +65,7 @@ class ContentRoutes:
         identity = await self._identity.reader(request)
         most = large_content.MAX_CONTENT_BYTES
         too_large = AccessDenied(413, f"a value has at most {most} bytes")
-        length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > most:
-            await discard_body(request.receive)
+        if await announces_more(request, most):
             return denied(too_large)
         if (busy := _count_request(self._rates, identity)) is not None:
             return denied(busy)

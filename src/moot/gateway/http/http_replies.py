@@ -141,8 +141,19 @@ def moment(text: str | None) -> float:
     return moment
 
 
+async def announces_more(request: Request, most: int) -> bool:
+    """Whether the body would be larger: known before it is read, and then thrown away."""
+    length = request.headers.get("content-length", "")
+    is_more = length.isdecimal() and int(length) > most
+    if is_more:
+        await discard_body(request.receive, request.headers)
+    return is_more
+
+
 async def body_of(request: Request, most: int) -> bytes | None:
     """The body, or None when it is too large: then the rest is thrown away, so that the refusal is read."""
+    if await announces_more(request, most):
+        return None
     parts: list[bytes] = []
     size = 0
     while True:

@@ -48,6 +48,10 @@ class RelayedResponse(Response):
         headers.append((b"connection", b"close"))
         if is_chunked:
             headers.append((b"transfer-encoding", b"chunked"))
+        length = int(dict(scope["headers"]).get(b"content-length", 0))
+        if is_large := is_chunked or length > BUFFER_BYTES:
+            # Whoever would refuse it does so before it is sent.
+            headers.append((b"expect", b"100-continue"))
         target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
         head = RequestHead(scope["method"], target, headers)
         loop = asyncio.get_running_loop()
@@ -61,9 +65,16 @@ class RelayedResponse(Response):
             return
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         answer = _Answer(send, has_body=scope["method"] != "HEAD")
+        if not is_large:
+            answer.wants_body.set()
+
+        async def send_body() -> None:
+            await answer.wants_body.wait()
+            await _send_body(receive, writer, is_chunked=is_chunked)
+
         tasks = [
-            asyncio.create_task(_send_body(receive, writer, is_chunked=is_chunked)),
-            asyncio.create_task(answer.pass_on(reader)),
+            asyncio.create_task(send_body()),
+            asyncio.create_task(answer.pass_on(reader, self._relay.silence_seconds)),
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -71,17 +82,21 @@ class RelayedResponse(Response):
             await end_tasks(tasks)
             self._relay.release(transport)
         if answer.fault is not None and not answer.is_started:
-            unknown = scope["method"] not in ("GET", "HEAD")
-            await _explain(unknown=unknown)(scope, receive, send)
+            # Of a body that was never asked for nothing was sent.
+            unknown = scope["method"] not in ("GET", "HEAD") and answer.wants_body.is_set()
+            await _explain(answer.fault, unknown=unknown)(scope, receive, send)
 
 
-def _explain(*, unknown: bool) -> Response:
+def _explain(fault: Exception, *, unknown: bool) -> Response:
+    is_late = isinstance(fault, TimeoutError)
+    what = f"the gateway that serves this space {'does not answer' if is_late else 'was lost'}"
     error: Refused = (
-        OutcomeUnknown("the gateway that serves this space was lost: it may have taken effect")
-        if unknown
-        else Unavailable("the gateway that serves this space was lost: try again")
+        OutcomeUnknown(f"{what}: it may have taken effect") if unknown else Unavailable(f"{what}: try again")
     )
-    return refused(error.code, error.message, {})
+    response = refused(error.code, error.message, {})
+    if is_late:
+        response.status_code = 504
+    return response
 
 
 async def _send_body(receive: Receive, writer: asyncio.StreamWriter, *, is_chunked: bool) -> None:
@@ -107,6 +122,8 @@ class _Answer:
         self.is_started = False
         # Why it is not whole.
         self.fault: Exception | None = None
+        # Set when the body is asked for.
+        self.wants_body = asyncio.Event()
         self._send = send
         self._has_body = has_body
         self._parser = httptools.HttpResponseParser(self)
@@ -122,6 +139,8 @@ class _Answer:
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        if self._parser.get_status_code() == 100:
+            return
         self._is_head_complete = True
         self._is_complete = not self._has_body
 
@@ -129,14 +148,19 @@ class _Answer:
         self._body += body
 
     def on_message_complete(self) -> None:
-        self._is_complete = True
+        self._is_complete = self._is_head_complete
+        if not self._is_complete:
+            # 100: the answer itself is still to come.
+            self._headers.clear()
+            self.wants_body.set()
 
-    async def pass_on(self, reader: asyncio.StreamReader) -> None:
-        """Done when all was sent, or no more comes: then there is a fault."""
+    async def pass_on(self, reader: asyncio.StreamReader, silence_seconds: float) -> None:
+        """Done when all was sent, or no more comes, or nothing for so long: then there is a fault."""
         read = 0
         try:
             while not self._is_complete:
-                data = await reader.read(_READ_BYTES)
+                async with asyncio.timeout(silence_seconds):
+                    data = await reader.read(_READ_BYTES)
                 read += len(data)
                 if not data or (read > _MAX_HEAD_BYTES and not self._is_head_complete):
                     raise ConnectionResetError("the other gateway ended its answer before it was whole")

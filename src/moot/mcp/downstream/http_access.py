@@ -94,7 +94,7 @@ async def read_body(receive: Receive, headers: dict[str, str], limit: int) -> by
     """The whole body; raises HttpAccessDenied when it is larger than the limit."""
     too_large = HttpAccessDenied(413, f"a body has at most {limit} bytes")
     if (length := headers.get("content-length", "")).isdecimal() and int(length) > limit:
-        await discard_body(receive)
+        await discard_body(receive, headers)
         raise too_large
     parts: list[bytes] = []
     size = 0

@@ -81,6 +81,9 @@ class ServedExchange:
         address, shards = self._addresses.get(gateway, (None, frozenset()))
         return address if shard in shards else None
 
+    def told_address(self, gateway: str) -> RelayAddress | None:
+        return self._addresses.get(gateway, (None, frozenset()))[0]
+
     def tell_now(self) -> None:
         self._is_changed.set()
 
