@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from moot.protocol.operation import Json
 from tests.console.in_node import in_node
 
@@ -82,6 +84,35 @@ def test_history_that_lacks_messages_is_not_called_whole() -> None:
     assert "Messages in between are missing" in text
     assert not is_whole
     assert "could not write its journal for a while" in reason
+
+
+ENDS = """async (bring, { rest }) => {
+  globalThis.addEventListener = () => {};
+  const { State } = await bring("core/state/state.js");
+  const { OlderMessages, END_TEXTS } = await bring("core/connection/older-messages.js");
+  const { readMissed } = await bring("core/connection/missed-messages.js");
+  globalThis.fetch = async () => new Response(`{"messages":[],"before":null,${rest}}`);
+  const state = new State("lab", { publish() {} });
+  const older = new OlderMessages(new URL("http://localhost/"), { space: "lab", token: "t" }, state);
+  await older.load();
+  return [END_TEXTS[older.reason], (await readMissed(older, () => false)).reason];
+}"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "text"),
+    [
+        ('"end":"removed","elsewhere":true', "gateway that answers"),
+        ('"end":"removed"', "removed from the journal"),
+        ('"end":"a word of later"', "gateway"),
+        ('"end":null', "gateway"),
+    ],
+)
+def test_only_the_beginning_is_called_the_beginning(rest: str, text: str) -> None:
+    older, missed = in_node(ENDS, {"rest": rest})
+    assert text in older
+    assert text in missed
+    assert "beginning" not in older
 
 
 _GOES_ON = """async (bring) => {

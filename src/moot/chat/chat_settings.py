@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
+from urllib.parse import quote
 
 import orjson
 
@@ -50,7 +51,7 @@ async def ask_for_space(settings: ChatSettings) -> SpaceFacts:
 
 async def redeem_code(settings: ChatSettings, code: str, *, account: str, room: str) -> Binding:
     """Bind an account to whoever asked for this code; raises Refused or Unreachable."""
-    made = await _ask(settings, "chat-bindings", orjson.dumps({"code": code}))
+    made = await _ask(settings, _bindings(settings), orjson.dumps({"code": code}))
     return Binding(
         account=account,
         participant=str(made["participant_id"]),
@@ -62,11 +63,16 @@ async def redeem_code(settings: ChatSettings, code: str, *, account: str, room: 
 
 async def end_binding(settings: ChatSettings, binding: Binding) -> None:
     """Have its token revoked; raises Refused or Unreachable."""
-    url = f"{console_address(settings.gateway)}/chat-bindings"
+    url = f"{console_address(settings.gateway)}/{_bindings(settings)}"
     answer = await _client(binding.token).delete(url)
-    # 401: it is void already.
-    if answer.status not in (200, 401):
+    # It is void already; 403 where a gateway of a cluster does not know all spaces.
+    if answer.status not in (200, 401, 403):
         raise Refused(f"HTTP {answer.status}")
+
+
+def _bindings(settings: ChatSettings) -> str:
+    """With the space: gateways of a cluster pass it on to one that serves it."""
+    return "chat-bindings" + (f"?space={quote(settings.space, safe='')}" if settings.space else "")
 
 
 def _client(token: str) -> HttpClient:

@@ -276,12 +276,14 @@ class SpaceDirectory:
                     break
         return found, refusal
 
-    def identify_hashed(self, host: SpaceHost, question: TokenQuestion) -> TokenIdentity | None:
-        """Whom a token that came to another gateway identifies in one space."""
+    def identify_hashed(
+        self, host: SpaceHost, question: TokenQuestion
+    ) -> TokenIdentity | AccessDenied | None:
+        """Whom a token that was looked at before, or by another gateway, identifies in one space."""
         found = self._find_owner(host, question.hash)
         if found is None and self.sign_in is not None and question.signed_in is not None:
             found = self.sign_in.identify_claims(host, question.signed_in, question.hash)
-        return found if isinstance(found, TokenIdentity) else None
+        return found
 
     def _identify_in(
         self, host: SpaceHost, token: str, hashed: str, *, is_listing: bool = False

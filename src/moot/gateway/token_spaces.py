@@ -8,7 +8,8 @@ Only the hash of a token is told to others. A list is whole, or there is none.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 import msgspec
 
@@ -16,10 +17,21 @@ from moot.config import hash_token
 from moot.errors import Unavailable
 from moot.gateway.access import AccessDenied, SpaceDirectory, TokenIdentity, TokenQuestion
 from moot.gateway.hosting.space_host import SpaceHost
+from moot.gateway.other_spaces import AskedSpaces
 from moot.protocol.operation import Json
 
 # What is said of somebody in one space. Raises Refused.
 Describe = Callable[[TokenIdentity, TokenQuestion], Awaitable[Json]]
+
+# Nobody knows whether the token is wrong: other gateways are not asked for one more of this address.
+_GUESSED: Final = AccessDenied(429, "too many wrong tokens: try again later", retry_after=1)
+
+
+class TokenRows(msgspec.Struct, frozen=True):
+    """What is said of whoever holds a token, for each space that it opens; else perhaps why it opens none."""
+
+    rows: list[Json]
+    refusal: AccessDenied | None = None
 
 
 class TokenSpaces:
@@ -33,20 +45,16 @@ class TokenSpaces:
         """What is said about this of one identity, whichever gateway was asked."""
         self._described[about] = describe
 
-        async def find(facts: Json, hosts: Sequence[SpaceHost]) -> Json:
+        async def find(facts: Json, asked: AskedSpaces) -> Json:
             question = msgspec.convert(facts, TokenQuestion)
-            found = (self._directory.identify_hashed(host, question) for host in hosts)
-            return await self._describe(about, question, [each for each in found if each is not None])
+            found: Json = msgspec.to_builtins(await self._describe(about, question, asked.hosts))
+            return found
 
         self._directory.others.answer(about, find)
 
     def asks_nobody(self, address: str) -> bool:
         """Whether other gateways would have to be asked for an address that has guessed too often."""
         return not self._directory.serves_all() and self._directory.has_guessed(address)
-
-    async def check(self) -> None:
-        """Raises Unavailable where not all spaces are known."""
-        await self._directory.others.check()
 
     async def describe(
         self, about: str, token: str, address: str = "", *, more: Json = None
@@ -64,23 +72,33 @@ class TokenSpaces:
         if is_needed and directory.sign_in is not None and directory.is_of_provider(token):
             claims = directory.sign_in.claims_of(token, hashed)
         question = TokenQuestion(hashed, None if isinstance(claims, AccessDenied) else claims, more)
-        others: list[Json] = []
+        others: list[TokenRows] = []
         if not directory.serves_all():
-            if not found and self.asks_nobody(address):
-                # A stranger: nobody else is asked for one more.
-                return [], refusal
+            if isinstance(claims, AccessDenied) and claims.status >= 500:
+                raise Unavailable(claims.message)
+            if not found and question.signed_in is None and self.asks_nobody(address):
+                # A stranger; who shows what a provider has signed has guessed nothing.
+                return [], _GUESSED
+            asked = await directory.others.ask(about, msgspec.to_builtins(question))
+            others = msgspec.convert(asked, list[TokenRows])
             if isinstance(claims, AccessDenied):
-                if claims.status >= 500:
-                    raise Unavailable(claims.message)
                 # Of the token itself, so the same everywhere.
-                refusal = claims if not found else refusal
-            others = await directory.others.ask(about, msgspec.to_builtins(question))
-        for each in found:
-            each.host.order.check_current()
-        rows = await self._describe(about, question, found)
-        return rows + [row for answer in others for row in answer], refusal
+                refusal = claims
+            elif refusal.status == 401:
+                refusal = next((each.refusal for each in others if each.refusal is not None), refusal)
+        # After the others: what was revoked during the question is not used.
+        here = await self._describe(about, question, [each.host for each in found])
+        return [row for each in (here, *others) for row in each.rows], refusal
 
-    async def _describe(
-        self, about: str, question: TokenQuestion, identities: Iterable[TokenIdentity]
-    ) -> list[Json]:
-        return [await self._described[about](each, question) for each in identities]
+    async def _describe(self, about: str, question: TokenQuestion, hosts: Iterable[SpaceHost]) -> TokenRows:
+        rows: list[Json] = []
+        refusal: AccessDenied | None = None
+        for host in hosts:
+            host.order.check_current()
+            # Each only now: whoever was asked before may have waited.
+            identity = self._directory.identify_hashed(host, question)
+            if isinstance(identity, TokenIdentity):
+                rows.append(await self._described[about](identity, question))
+            elif question.signed_in is not None:
+                refusal = identity or refusal
+        return TokenRows(rows, refusal)

@@ -53,28 +53,49 @@ async def test_a_poll_goes_on_at_another_gateway(start: StartGateway) -> None:
         assert (await a.poll("alice", space="lab", since=rest["next"]))["messages"] == []
 
 
-async def page_of(gateway: LocalGateway, **params: str) -> Any:
-    answer = await gateway.http.get(
-        "/spaces/lab/history", headers={"Authorization": "Bearer t-alice"}, params={"kind": "chat"} | params
-    )
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
-async def test_a_gateway_that_began_later_says_that_older_messages_are_elsewhere(start: StartGateway) -> None:
+async def test_a_gateway_that_began_later_shows_what_others_have_or_says_that_they_have_it(
+    start: StartGateway,
+) -> None:
     """What it does not have is not called the beginning."""
     async with start("a", cluster={"snapshot_inputs": 20}) as a:
         alice = await a.join("alice")
         await say(alice, 0, 60)
+        # In no list of the configuration: when it came stands in the journal of `a`, and in no other.
+        ida = (await alice.ask("space/invite", {"participant_id": "ida"}))["payload"]["token"]
+        await say(alice, 60, 90)
         node = a.gateway.node
         assert node is not None
-        await until(lambda: node.shards[0].snapshots >= 2)
+        await until(lambda: node.shards[0].snapshots >= 4)
         async with start("b", cluster={"snapshot_inputs": 20}) as b:
             bob = await b.join("bob")
-            await say(alice, 60, 61)
-            await bob.hear(lambda message: message["payload"].get("text") == "60")
-            here, whole = [await page_of(each) for each in (b, a)]
-            assert (here["end"], whole["end"]) == ("elsewhere", "beginning")
-            assert len(here["messages"]) < len(whole["messages"]) == 61
-            # Also on a page that has none of it.
-            assert (await page_of(b, before="1"))["end"] == "elsewhere"
+            await say(alice, 90, 91)
+            await bob.hear(lambda message: message["payload"].get("text") == "90")
+
+            async def history_of(token: str) -> tuple[list[str], Any]:
+                """All that can be read at the gateway that came later, and how that ends."""
+                texts, before = list[str](), dict[str, str]()
+                while True:
+                    page = await page_of(b, token=token, **before)
+                    texts = [each["payload"]["text"] for each in page["messages"]] + texts
+                    if page["before"] is None:
+                        return texts, page
+                    before = {"before": str(page["before"])}
+
+            texts, last = await history_of("t-alice")
+            assert (texts, last["end"]) == ([str(number) for number in range(91)], "beginning")
+            # Not what was said before she came.
+            texts, last = await history_of(ida)
+            assert (texts, last["end"]) == ([str(number) for number in range(60, 91)], "not_a_member")
+            # The other one does not answer. A word that all clients know, and none takes for the beginning.
+            a.gateway.directory.others.of_files.clear()
+            texts, last = await history_of("t-alice")
+            assert len(texts) < 91
+            assert (last["end"], last["elsewhere"]) == ("removed", True)
+
+
+async def page_of(gateway: LocalGateway, token: str = "t-alice", **params: str) -> Any:
+    headers = {"Authorization": f"Bearer {token}"}
+    asked = {"kind": "chat"} | params
+    answer = await gateway.http.get("/spaces/lab/history", headers=headers, params=asked)
+    assert answer.status_code == 200, answer.text
+    return answer.json()

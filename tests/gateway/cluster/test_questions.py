@@ -40,7 +40,8 @@ def _what_is_told_is_known_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def divided(start: StartGateway, **more: Json) -> AsyncIterator[tuple[LocalGateway, LocalGateway]]:
     """`a` does not serve the space `lab`, and knows that `b` does."""
-    async with bounded(), start("a", **START, **more) as a, start("b", **START, **more) as b:
+    settings: dict[str, Any] = START | more
+    async with bounded(), start("a", **settings) as a, start("b", **settings) as b:
         await node(a).leave(LAB)
         await until(lambda: node(a).told_to_serve(LAB))
         yield a, b

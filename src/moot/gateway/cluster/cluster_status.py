@@ -67,8 +67,8 @@ class ClusterStatus:
     def is_connected(self) -> bool:
         return self._connection is not None and self._connection.client.is_connected
 
-    def describe_own(self) -> GatewayStatus:
-        """This gateway as it sees itself."""
+    def describe_own(self, space: str = "") -> GatewayStatus:
+        """This gateway as it sees itself, and one space if it is asked about."""
         node = self._node
         return GatewayStatus(
             gateway=node.name,
@@ -86,7 +86,7 @@ class ClusterStatus:
                 for name, order in shard.orders.items()
                 if not order.journaled.journal.writable
             ),
-            configured_spaces=sorted(node.configs),
+            has_in_file=space in node.configs if space else None,
         )
 
     def _own_state(self) -> GatewayState:
@@ -179,7 +179,7 @@ class ClusterStatus:
                     await self.on_dropped(name)
                     return []
                 raise InvalidOperation(f"the log of this cluster has no space {name[:64]!r}")
-            statuses = await self._ask_gateways({})
+            statuses = await self._ask_gateways({}, name)
             if silent := [each for each in self._living() if each not in statuses]:
                 raise InvalidOperation(
                     f"gateway {', '.join(silent)} did not answer, and may have space {name!r} in its file: "
@@ -227,16 +227,17 @@ class ClusterStatus:
         except TimeoutError:
             raise Unavailable("the cluster's log did not answer in time") from None
 
-    async def _ask_gateways(self, compared: dict[int, int]) -> Statuses:
+    async def _ask_gateways(self, compared: dict[int, int], space: str = "") -> Statuses:
         """What gateways say; again until they have come to where states are compared, or for a while."""
         assert self._exchange is not None  # noqa: S101  # started
         until = asyncio.get_running_loop().time() + _COMPARE_SECONDS
         while True:
             living = set(self._living())
             ours = {self._node.name}
-            found = await self._exchange.ask(living - ours, self._known() - living - ours, _ANSWER_SECONDS)
+            gone = self._known() - living - ours
+            found = await self._exchange.ask(living - ours, gone, _ANSWER_SECONDS, space)
             # Ours last, and not what somebody says in our name.
-            found[self._node.name] = self.describe_own()
+            found[self._node.name] = self.describe_own(space)
             behind = any(
                 shard.position < compared.get(shard.shard, 0)
                 for status in found.values()
@@ -298,7 +299,8 @@ class ClusterStatus:
 
 def _has_space(status: GatewayStatus, shard: Shard, name: str) -> bool:
     """Whether a gateway has a space: in its file, or because it was made while gateways ran."""
-    if status.configured_spaces is None or name in status.configured_spaces:
+    if status.has_in_file is not False:
+        # Or it did not say.
         return True
     is_served = any(each.shard == shard.index for each in status.shards)
     return is_served and name not in status.unknown_spaces
@@ -323,7 +325,7 @@ def _describe_shard(shard: Shard) -> ShardStatus:
 def _describe_gateway(status: GatewayStatus, streams: Streams) -> dict[str, Json]:
     fields: dict[str, Json] = msgspec.to_builtins(status)
     # Only for `drop_space`.
-    del fields["configured_spaces"]
+    del fields["has_in_file"]
     shards: list[dict[str, Json]] = fields["shards"]
     for shard in shards:
         info = streams.get(shard["shard"])

@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -21,6 +23,7 @@ from nats.aio.msg import Msg
 from moot.errors import Refused, Unavailable
 from moot.gateway.access import SpaceDirectory
 from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS, ClusterConnection
+from moot.gateway.other_spaces import AskedSpaces
 from moot.net.address_order import score
 from moot.protocol.operation import Json, Payload
 from moot.protocol.refusals import payload_of, refusal_of
@@ -69,7 +72,7 @@ class ShardQuestions:
         """Answer the other gateways from now on, and ask them."""
         self._connection = connection
         await connection.client.subscribe(self._subject_of(self._node.name), cb=self._take)
-        self._directory.others.send = self.ask
+        self._directory.others.asking = self
 
     def _subject_of(self, gateway: str) -> str:
         return f"{self._node.config.name}.ask.{gateway}"
@@ -81,15 +84,35 @@ class ShardQuestions:
         left = {shard.index for shard in self._node.shards if shard.state != "served"}
         if not left:
             return []
+        try:
+            # A question that is answered later than this is not asked again.
+            async with self._counted(), asyncio.timeout(self._node.config.unavailable_seconds):
+                return await self._ask(about, facts, left)
+        except TimeoutError:
+            raise Unavailable("a gateway of this cluster did not answer in time: try again") from None
+
+    async def ask_files(self, about: str, facts: Json, who: str | None) -> dict[str, Json]:
+        """What the files of one gateway have, or of all that live."""
+        node, question = self._node, SpaceQuestion(about, frozenset(), facts)
+        asked = [name for name, _ in node.common.others_of(node.name)] if who is None else [who]
+
+        async def request(gateway: str) -> Json:
+            with suppress(Unavailable):
+                answer = await self._request(gateway, question)
+                return None if answer.refusal is not None else answer.found
+            return None
+
+        async with self._counted():
+            found = await asyncio.gather(*map(request, asked))
+        return {gateway: each for gateway, each in zip(asked, found, strict=True) if each is not None}
+
+    @asynccontextmanager
+    async def _counted(self) -> AsyncIterator[None]:
         if self._asking >= _MAX_QUESTIONS:
             raise Unavailable(_TOO_MANY)
         self._asking += 1
         try:
-            # A question that is answered later than this is not asked again.
-            async with asyncio.timeout(self._node.config.unavailable_seconds):
-                return await self._ask(about, facts, left)
-        except TimeoutError:
-            raise Unavailable("a gateway of this cluster did not answer in time: try again") from None
+            yield
         finally:
             self._asking -= 1
 
@@ -176,14 +199,17 @@ class ShardQuestions:
             log.debug("question not answered", extra={"fault": repr(fault)})
 
     async def _find(self, question: SpaceQuestion) -> SpaceAnswer:
-        node = self._node
+        node, others = self._node, self._directory.others
+        if (of_files := others.of_files.get(question.about)) is not None:
+            return SpaceAnswer(found=await of_files(question.facts))
         shards = [each for each in node.served if each.index in question.shards]
         if not shards:
             return SpaceAnswer()
         await self._directory.wait_current()
         known = self._directory.hosts
         hosts = [known[name] for shard in shards for name in shard.orders if name in known]
-        found = await self._directory.others.find(question.about, question.facts, hosts)
+        asked = AskedSpaces(hosts, lambda name: node.shard_of(name) in shards)
+        found = await others.find(question.about, question.facts, asked)
         for shard in shards:
             # It may have been left meanwhile; another one serves it then.
             node.check_current(shard)

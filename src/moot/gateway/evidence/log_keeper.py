@@ -14,12 +14,13 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from moot.config.gateway_config import GatewayConfig
 from moot.errors import Unavailable, UsageError
 from moot.evidence.inclusion_file import InclusionFile
-from moot.evidence.log_files import LogBroken, LogReader
+from moot.evidence.log_files import FOLDER, LogBroken, LogReader
 from moot.evidence.log_keys import LogKeys, share_keys, use_keys
 from moot.evidence.merkle_tree import HASH_BYTES
 from moot.gateway.access import SpaceDirectory
@@ -158,13 +159,13 @@ class LogKeeper:
                 await asyncio.sleep(ROUND_SECONDS)
 
     async def _find_entries(self, wanted: EntriesWanted) -> bytes:
-        """Some entries for another gateway, if they are on disk here."""
+        """Some entries for another gateway, as many of them as are on disk here; also of spaces that are not
+        served here any more."""
         for found in self.logs.values():
             writer = found.writer
             if writer is not None and writer.about.origin == wanted.origin and not found.broken:
-                raw = await asyncio.to_thread(writer.entries, wanted.first, wanted.count)
-                return raw if len(raw) == wanted.count * HASH_BYTES else b""
-        return b""
+                return await asyncio.to_thread(_entries, writer, wanted, writer.size)
+        return await asyncio.to_thread(_left_entries, self._config.data, wanted)
 
     def _make_log(self, name: str, host: SpaceHost) -> SpaceLog:
         assert self._keys is not None  # noqa: S101  # set before the first round
@@ -219,3 +220,18 @@ class LogKeeper:
             host.journal.logged = found.last_record
             if is_new:
                 self.on_signed(found)
+
+
+def _entries(log: LogReader, wanted: EntriesWanted, size: int) -> bytes:
+    raw = log.entries(wanted.first, max(0, min(wanted.count, size - wanted.first)))
+    return raw[: len(raw) // HASH_BYTES * HASH_BYTES]
+
+
+def _left_entries(data: Path, wanted: EntriesWanted) -> bytes:
+    """Entries of a log that this gateway does not continue, up to where it saw them signed. Blocks."""
+    for folder in data.glob(f"spaces/*/{FOLDER}"):
+        with suppress(OSError, UsageError):
+            log = LogReader(folder)
+            if log.about.origin == wanted.origin:
+                return _entries(log, wanted, log.signed()[0].size)
+    return b""

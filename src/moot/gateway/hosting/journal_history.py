@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -23,8 +24,9 @@ from moot.protocol.envelope import DialectName, Envelope
 from moot.space.config import SpaceConfig
 from moot.space.last_vote import read_made
 from moot.store.journal_backwards import first_number_from, records_before
-from moot.store.journal_reader import JournalRecord
+from moot.store.journal_reader import JournalRecord, read_blocks
 from moot.store.journal_segments import chain_start
+from moot.store.record_chain import shared_number
 
 # D-32: whether all members heard these depends on the settings of then.
 _PERHAPS_PRIVATE: Final = frozenset({"chat/acknowledge", "participant/status"})
@@ -33,6 +35,8 @@ _PERHAPS_PRIVATE: Final = frozenset({"chat/acknowledge", "participant/status"})
 MAX_PAGE_MESSAGES: Final = 500
 # 1 MiB: a page ends with the message that reaches it.
 MAX_PAGE_BYTES: Final = 1 << 20
+# Records that one gateway alone has, such as refusals, in a row; behind more, a copy is not compared.
+_MAX_OWN_RECORDS: Final = 64
 # 8 MiB of the journal are read for one page at most: some 15,000 records.
 MAX_SCAN_BYTES: Final = 8 << 20
 
@@ -79,16 +83,30 @@ def read_page(
     reader: HistoryReader,
     config: SpaceConfig,
     limit: int,
+    max_bytes: int = MAX_PAGE_BYTES,
+    over_gaps: bool = False,
 ) -> HistoryPage:
-    """One page of the messages before a place, or up to now. Blocks: call it in a thread."""
+    """One page of the messages before a place, or up to now. Blocks: call it in a thread.
+
+    One that ends `elsewhere` also tells where the next one has to end, by the time of the log. `over_gaps`:
+    also what is older than records that another gateway may have.
+    """
     matcher = _Matcher(wanted)
     found: list[bytes] = []
     size = scanned = 0
-    last = before
+    last, until = before, before
     is_full = has_gap = False
     start = chain_start(folder).number
     if reader.by_time and before is not None:
         before = first_number_from(folder, before, microseconds)
+        if before is not None and before < reader.first:
+            # Also where nothing of then is here: others are not asked for it.
+            return HistoryPage([], None, "not_a_member")
+        behind = None if before is None else next(records_before(folder, before + 1), None)
+        gap = behind is not None and behind.number > start and _gap_before(folder, behind, reader)
+        if gap == "elsewhere" and not over_gaps:
+            return HistoryPage([], until, "elsewhere")
+        has_gap = bool(gap)
     for record in records_before(folder, before):
         place = microseconds(record.line) if reader.by_time else record.number
         # What has one time came in one message of the log, and is on one page.
@@ -97,20 +115,23 @@ def read_page(
         if record.number < reader.first or 0 < recorded_time(record.line) <= reader.since:
             return HistoryPage(found[::-1], None, "not_a_member", has_gap)
         scanned += len(record.line)
-        has_gap = has_gap or (record.number > start and is_gap(record.line, is_copy=reader.by_time))
         last = place
+        gap = record.number > start and _gap_before(folder, record, reader)
+        if gap == "elsewhere" and not over_gaps:
+            return HistoryPage(found[::-1], _behind(place, until), "elsewhere", has_gap)
+        has_gap = has_gap or bool(gap)
         # Newest first, as everything here.
         for raw in reversed(_messages_of(record, matcher, reader, config)):
             found.append(raw)
             size += len(raw)
         is_full = is_full or bool(
-            (wanted.id and found)
-            or len(found) >= limit
-            or size >= MAX_PAGE_BYTES
-            or scanned >= MAX_SCAN_BYTES
+            (wanted.id and found) or len(found) >= limit or size >= max_bytes or scanned >= MAX_SCAN_BYTES
         )
     else:
-        return HistoryPage(found[::-1], None, _why_no_more(folder, start, reader), has_gap)
+        end = _why_no_more(folder, start, reader)
+        if end != "elsewhere" or last is None:
+            return HistoryPage(found[::-1], None, end, has_gap)
+        return HistoryPage(found[::-1], _behind(last, until), end, has_gap)
     return HistoryPage(found[::-1], last, None, has_gap)
 
 
@@ -120,6 +141,22 @@ class _CopyStart(msgspec.Struct):
     log: str = ""
     # How many records there were before; None in journals of earlier releases.
     earlier: int | None = None
+
+
+def _behind(start: int, before: int | None) -> int:
+    """Where the page before the start of a copy ends: what came in one message with the end of the snapshot
+    is not in the copy."""
+    return start + 1 if before is None else min(start + 1, before)
+
+
+def _gap_before(
+    folder: Path, record: JournalRecord, reader: HistoryReader
+) -> Literal["lost", "elsewhere"] | None:
+    """Whether records are missing before this one, and where they may be."""
+    if not is_gap(record.line, is_copy=reader.by_time):
+        return None
+    last, began = neighbours_of(folder, record.number) if reader.by_time else (0, 0)
+    return None if last + 1 == began else "elsewhere" if began else "lost"
 
 
 def _why_no_more(folder: Path, start: int, reader: HistoryReader) -> HistoryEnd:
@@ -132,6 +169,45 @@ def _why_no_more(folder: Path, start: int, reader: HistoryReader) -> HistoryEnd:
         if copy.log and copy.earlier != 0:
             return "elsewhere"
     return "beginning"
+
+
+class CopyGap(NamedTuple):
+    """A record before which some are missing: the number of the last one that is there, and of the first one
+    behind; 0 where that is not known."""
+
+    record: int
+    last: int
+    began: int
+
+
+def copy_gaps(folder: Path) -> list[CopyGap]:
+    """Where the copy that a gateway has of a space's records lacks some. Blocks: reads all of it."""
+    found: list[CopyGap] = []
+    for block in read_blocks(folder):
+        if any(sign in block.text for sign in (b',"in":"state"', b',"in":"lost"')):
+            gaps = (each for each in block.records() if is_gap(each.line, is_copy=True))
+            found += [CopyGap(each.number, *neighbours_of(folder, each.number)) for each in gaps]
+    return [each for each in found if each.last + 1 != each.began]
+
+
+def neighbours_of(folder: Path, number: int | None) -> tuple[int, int]:
+    """The numbers in the cluster's log of the last record before one of this copy, or of its last one, and of
+    the first one behind; 0 where this copy does not have it. Blocks."""
+    following = 0
+    within = None if number is None else number + _MAX_OWN_RECORDS
+    for record in islice(records_before(folder, within), 2 * _MAX_OWN_RECORDS):
+        is_start, shared = is_gap(record.line, is_copy=True), shared_number(record.line)
+        if number is not None and record.number >= number:
+            following = _began_at(record.line) if is_start else shared or following
+        elif is_start or shared:
+            return shared, following
+    return 0, following
+
+
+def _began_at(line: bytes) -> int:
+    """The number of the first record that a copy has had from here on; 0 if that is not known."""
+    copy = msgspec.json.decode(line, type=_CopyStart)
+    return copy.earlier + 1 if copy.log and copy.earlier is not None else 0
 
 
 def microseconds(line: bytes) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from starlette.requests import Request
@@ -13,17 +13,16 @@ from starlette.responses import Response
 from moot.errors import InvalidOperation, InvalidRequest
 from moot.gateway.access import AccessDenied
 from moot.gateway.created_spaces import End, SpaceOperations
-from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.http.history_routes import before_of, limit_of, settle
 from moot.gateway.http.http_replies import (
     RequestRefused,
     check_json,
-    denied,
     in_effect,
     json_response,
     object_of,
 )
 from moot.gateway.http.request_identity import RequestIdentity
+from moot.gateway.other_spaces import AskedSpaces
 from moot.gateway.sign_in.short_lived_tokens import MAX_TOKEN_REQUEST_BYTES, mint_token, read_token_request
 from moot.gateway.sign_in.sign_in_audit import EVENTS, read_sign_ins
 from moot.gateway.sign_in.sign_in_service import SignInService
@@ -203,16 +202,16 @@ class AdminRoutes:
 
     async def connections(self, request: Request) -> Response:
         """MEW 10.1: what the gateway keeps of each connection."""
-        if self._identity.administrator(request) is None:
-            return denied(AccessDenied(403, "an administrator's token is needed"))
+        self._everywhere(request)
         self._identity.check_current()
         found = self._connections()
         others = await self._identity.others.ask("connections", None)
+        # It may have taken a while.
+        self._everywhere(request)
         return json_response(200, {"connections": found + [each for rows in others for each in rows]})
 
-    async def _answer_connections(self, _facts: Json, hosts: Sequence[SpaceHost]) -> Json:
-        names = {host.name for host in hosts}
-        return [each for each in self._connections() if each["space"] in names]
+    async def _answer_connections(self, _facts: Json, asked: AskedSpaces) -> Json:
+        return [each for each in self._connections() if asked.include(each["space"])]
 
     async def cluster(self, request: Request) -> Response:
         """The gateways of the cluster, the log, and what is wrong; with `compare=true` their states, too."""
@@ -259,8 +258,8 @@ class AdminRoutes:
         self._everywhere(request)
         return json_response(200, {"spaces": found})
 
-    async def _answer_spaces(self, _facts: Json, _hosts: Sequence[SpaceHost]) -> Json:
-        return self._spaces.describe_spaces()
+    async def _answer_spaces(self, _facts: Json, asked: AskedSpaces) -> Json:
+        return [each for each in self._spaces.describe_spaces() if asked.include(each["name"])]
 
     async def create_space(self, request: Request) -> Response:
         """Make a space after one of the configuration, while the gateway runs."""

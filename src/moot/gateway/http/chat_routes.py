@@ -49,31 +49,51 @@ class ChatRoutes:
 
     async def bind(self, request: Request) -> Response:
         """A token of the person who asked for the code, for deciding in a chat; the code is used up."""
-        callers = [each for each in await self._identity.everywhere(request) if _may_bind(each)]
-        if not callers:
-            raise CapabilityViolation("only a member with the capability moot/bind binds chat accounts")
-        caller = callers[0]
+        caller = (await self._callers(request))[0]
         wait = self._rates.take((caller.host.name, caller.name), time.monotonic())
         if wait:
             text = f"more bindings than {BINDINGS_PER_MINUTE} a minute"
             return denied(AccessDenied(429, text, retry_after=wait))
         check_json(request)
         code = (await object_of(request, _MAX_BODY_BYTES)).get("code")
-        # Before the code is used up.
-        self._directory.check_whole()
-        token = await self._links.redeem(code, "chat ") if isinstance(code, str) else None
-        found = [] if token is None else (await self._directory.identify_everywhere_current(token))[0]
-        holder = next((each for each in found if each.host in [one.host for one in callers]), None)
-        if holder is None:
+        token = await self._links.read(code, "chat ") if isinstance(code, str) else None
+        # Again: an earlier look is a while ago.
+        callers = {each.host.name: each for each in await self._callers(request)}
+        found = [] if token is None else await self._opened_by(request, token)
+        holder = next((each for each in found if each.host.name in callers), None)
+        # Last: what fails before that leaves it valid.
+        if holder is None or await self._links.redeem(str(code), "chat ") is None:
             # Not counted as a wrong token: strangers in a chat would lock the chat program out.
             return denied(AccessDenied(403, "this code was used already, or is too old: ask for a new one"))
-        return json_response(201, {"space": holder.host.name, **await _mint(holder, caller)})
+        return json_response(
+            201, {"space": holder.host.name, **await _mint(holder, callers[holder.host.name])}
+        )
+
+    async def _callers(self, request: Request) -> list[TokenIdentity]:
+        """Who may bind; raises Refused or RequestRefused if nobody who calls may."""
+        callers = [each for each in await self._called_by(request) if _may_bind(each)]
+        if not callers:
+            raise CapabilityViolation("only a member with the capability moot/bind binds chat accounts")
+        return callers
+
+    async def _called_by(self, request: Request) -> list[TokenIdentity]:
+        """Who calls: in the one space that the query names, which another gateway may serve, or in all."""
+        if request.query_params.get("space"):
+            return [await self._identity.in_space(request)]
+        return await self._identity.everywhere(request)
+
+    async def _opened_by(self, request: Request, token: str) -> list[TokenIdentity]:
+        """Who asked for a code, likewise. Raises Unavailable."""
+        if space := request.query_params.get("space"):
+            identity = await self._directory.identify_current(space, token)
+            return [identity] if isinstance(identity, TokenIdentity) else []
+        return (await self._directory.identify_everywhere_current(token))[0]
 
     async def unbind(self, request: Request) -> Response:
         """The token that asks ends, with its connections, if a gateway made it."""
         made = [
             (each, each.token)
-            for each in await self._identity.everywhere(request)
+            for each in await self._called_by(request)
             if each.token is not None and _is_minted(each.host, each.token)
         ]
         if not made:

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -31,6 +32,7 @@ from moot.gateway.hosting.membership_start import membership_starts
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.http.http_replies import RequestRefused, json_response
 from moot.gateway.http.request_identity import RequestIdentity
+from moot.gateway.past_pages import PastPages
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
@@ -62,8 +64,10 @@ class HistoryRoutes:
     def __init__(
         self,
         identity: RequestIdentity,
+        past: PastPages,
     ) -> None:
         self._identity = identity
+        self._past = past
         self._rates = token_buckets(PAGES_PER_SECOND, PAGES_PER_SECOND * _BURST_SECONDS, max_keys=_MAX_KEYS)
         self._turn = asyncio.Lock()
         # Whoever has one in hand or waits for it.
@@ -82,11 +86,23 @@ class HistoryRoutes:
         before, wanted, dialect = before_of(request), _query_of(request), _dialect_of(request)
         limit = limit_of(request)
         async with self.turn_of((host.name, identity.name)):
-            page = await self._read(identity, before, wanted, dialect, limit)
+            page, reader = await self._read(identity, before, wanted, dialect, limit)
+        if page.end == "elsewhere" and before is not None and page.before == before:
+            found = await self._past.read(host, before, wanted, reader, identity.name, limit)
+            if found is None:
+                async with self.turn_of((host.name, identity.name)):
+                    page, _ = await self._read(identity, before, wanted, dialect, limit, over_gaps=True)
+            page = found or page
+        if page.end == "elsewhere":
+            # Where some of it was found, the next page is looked for elsewhere.
+            page = page._replace(before=None) if page.before == before else page._replace(end=None)
         # It may have taken a while: a token that is void by now gets nothing.
         await self.identify(request)
         messages = [orjson.Fragment(each) for each in page.messages]
         body: dict[str, Json] = {"messages": messages, "before": page.before, "end": page.end}
+        if page.end == "elsewhere":
+            # Clients that do not know this take no word that they know for the beginning.
+            body |= {"end": "removed", "elsewhere": True}
         # While the disk fails, the newest messages are not on it yet.
         if page.has_gap or (before is None and not host.journal.writable):
             body["gap"] = True
@@ -128,18 +144,24 @@ class HistoryRoutes:
         wanted: HistoryQuery,
         dialect: DialectName,
         limit: int,
-    ) -> HistoryPage:
+        *,
+        over_gaps: bool = False,
+    ) -> tuple[HistoryPage, HistoryReader]:
         host = identity.host
         if not host.journal.is_written:
-            return HistoryPage([], None, "not_kept")
+            return HistoryPage([], None, "not_kept"), HistoryReader(0, 0.0, dialect)
         if before is None:
             await settle(host)
         folder, config = host.journaled.folder, host.space.state.config
         first, since = await self.visible_from(identity)
         reader = HistoryReader(first, since, dialect, by_time=host.order.is_shared)
-        return await asyncio.to_thread(
-            read_page, folder, before, wanted, reader=reader, config=config, limit=limit
+        page = await asyncio.to_thread(
+            partial(read_page, reader=reader, config=config, limit=limit, over_gaps=over_gaps),
+            folder,
+            before,
+            wanted,
         )
+        return page, reader
 
     async def visible_from(self, identity: TokenIdentity) -> tuple[int, float]:
         """The first record that a member may see, and since when it may see any."""

@@ -55,6 +55,7 @@ from moot.gateway.http.request_identity import RequestIdentity, address_of
 from moot.gateway.http.sign_in_routes import SignInRoutes
 from moot.gateway.http.witness_routes import LogRoutes, WitnessRoutes
 from moot.gateway.notifications.push.devices import PushDevices
+from moot.gateway.past_pages import PastPages
 from moot.gateway.readiness import Readiness
 from moot.gateway.sign_in.mcp_exchange import McpExchange
 from moot.gateway.sign_in.passkey_service import PasskeyService
@@ -85,6 +86,8 @@ _OF_ONE_SPACE: Final = (
     "/admin/tokens",
     "/admin/sign-in",
     "/oidc/mcp",
+    "/oidc/token",
+    "/chat-bindings",
 )
 # Where the console is turned off.
 _STATUS_PAGE: Final = """<!doctype html>
@@ -166,7 +169,7 @@ class Endpoints:
         )
         self._chat = ChatRoutes(directory, identity, sign_in_links)
         self._passkeys = PasskeyRoutes(identity, passkeys, sign_in_links, public_url=config.public_url)
-        self._history = HistoryRoutes(identity)
+        self._history = HistoryRoutes(identity, PastPages(config.data / "spaces", directory))
         self._decisions = DecisionRoutes(self._history)
         self._logs = LogRoutes(self._history, logs)
         self._receipts = ReceiptRoutes(self._history, logs)

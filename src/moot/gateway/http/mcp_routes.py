@@ -58,6 +58,9 @@ class McpRoutes:
             return _error(400, "invalid_request", f"send one subject_token of the type {ACCESS_TOKEN_TYPE}")
         # Again: it may be void by the time that the whole body is here.
         server = await self._server(request)
+        if isinstance(server, AccessDenied) and server.status >= 500:
+            # It is not served here any more: the token may be as good as before.
+            return denied(server)
         if isinstance(server, AccessDenied) or self._exchange is None:
             return denied(AccessDenied(401, "the MCP server's own token is void"))
         try:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from moot.config.gateway_config import is_loopback
-from moot.errors import InvalidRequest, PasskeyInvalid, Unauthorized
+from moot.errors import InvalidRequest, OutcomeUnknown, PasskeyInvalid, Refused, Unauthorized
 from moot.gateway.access import AccessDenied, TokenIdentity, TokenQuestion
 from moot.gateway.http.http_replies import (
     RequestRefused,
@@ -59,6 +59,7 @@ class PasskeyRoutes:
         self._public_url = public_url
         identity.spaces.answer("passkeys", self._describe_keys)
         identity.spaces.answer("passkey_holders", self._describe_holder)
+        identity.spaces.answer("passkey_removable", self._check_removable)
         identity.spaces.answer("passkey_removal", self._remove_key)
 
     async def own(self, request: Request) -> Response:
@@ -81,9 +82,8 @@ class PasskeyRoutes:
         by_link, by = code is not None, ""
         known: list[str] = []
         if by_link:
-            # Before the link is used up.
             self._identity.check_current()
-            holders, by = await self._redeem(code, request)
+            holders, by = await self._read_link(code, request)
         else:
             found = await self._identity.describe_everywhere(request, "passkey_holders")
             holders = [msgspec.convert(each["holder"], KeyHolder) for each in found]
@@ -99,6 +99,9 @@ class PasskeyRoutes:
                 by=by,
             )
         )
+        if by_link and await self._links.redeem(str(code)) is None:
+            # Last: what fails before that leaves it valid. Somebody else was faster.
+            raise self._refuse_link(request)
         answer: dict[str, Json] = {"ticket": text, "rp_id": party.id, "participant": holders[0].name}
         answer |= {"spaces": [each.space for each in holders], "credentials": [*dict.fromkeys(known)]}
         return json_response(200, answer)
@@ -112,24 +115,33 @@ class PasskeyRoutes:
         keys = [key.id for key in who.host.space.state.passkeys.of(Name(who.name))]
         return {"holder": msgspec.to_builtins(_holder_of(who)), "keys": keys}
 
+    async def _check_removable(self, who: TokenIdentity, question: TokenQuestion) -> Json:
+        """Whether a passkey is theirs here; raises Unauthorized where they may not remove it."""
+        await who.wait_admitted()
+        if question.more not in [key.id for key in who.host.space.state.passkeys.of(Name(who.name))]:
+            return False
+        _check_whole(who)
+        return True
+
     async def _remove_key(self, who: TokenIdentity, question: TokenQuestion) -> Json:
         """Remove a passkey: the status of that, and what is answered."""
-        await who.wait_admitted()
         id = question.more
-        if id not in [key.id for key in who.host.space.state.passkeys.of(Name(who.name))]:
+        if not await self._check_removable(who, question):
             return 404, {"error": "not_found", "message": "you have no such passkey"}
-        _check_whole(who)
         told = PasskeyInput(ids=(id,))
         done = await who.host.rights.change_passkeys("passkey_remove", told, who.name, who.name)
         return in_effect(done, {"id": id, "removed": True})
 
-    async def _redeem(self, code: Json, request: Request) -> tuple[list[KeyHolder], str]:
-        kept = await self._links.redeem(code) if isinstance(code, str) else None
+    async def _read_link(self, code: Json, request: Request) -> tuple[list[KeyHolder], str]:
+        kept = await self._links.read(code) if isinstance(code, str) else None
         if kept is None or not kept.startswith(_LINK):
-            wrong = AccessDenied(403, "this link was used already, or is too old: ask for a new one")
-            raise RequestRefused(self._identity.refuse_token(wrong, request))
+            raise self._refuse_link(request)
         by, holder = msgspec.json.decode(kept[len(_LINK) :], type=tuple[str, KeyHolder])
         return [holder], by
+
+    def _refuse_link(self, request: Request) -> RequestRefused:
+        wrong = AccessDenied(403, "this link was used already, or is too old: ask for a new one")
+        return RequestRefused(self._identity.refuse_token(wrong, request))
 
     async def add(self, request: Request) -> Response:
         """A new passkey, confirmed with an earlier one where there is one."""
@@ -143,8 +155,18 @@ class PasskeyRoutes:
 
     async def remove(self, request: Request) -> Response:
         """Remove one of the caller's passkeys, in all spaces that the token opens."""
-        id = request.path_params["id"]
-        answers = await self._identity.describe_everywhere(request, "passkey_removal", more=id)
+        id, everywhere = request.path_params["id"], self._identity.describe_everywhere
+        # First whether it can be done in all of them, so that no refusal comes half-way.
+        spaces = sum(await everywhere(request, "passkey_removable", more=id))
+        try:
+            answers = await everywhere(request, "passkey_removal", more=id)
+        except Refused as refusal:
+            if spaces < 2:
+                raise
+            raise OutcomeUnknown(
+                f"{refusal.message}. The passkey may be removed in some of your spaces and not in others: "
+                "look at the list of your passkeys, and remove it again"
+            ) from None
         # Of several, one that tells of a removal.
         status, body = min(answers, key=lambda answer: answer[0] == 404)
         return json_response(status, body)

@@ -60,10 +60,9 @@ class RequestIdentity:
         return identity
 
     async def in_space(self, request: Request) -> TokenIdentity:
-        """Who calls, in the space that the path names; raises RequestRefused."""
-        identity = await self._directory.identify_current(
-            request.path_params["space"], token_of(request), address_of(request)
-        )
+        """Who calls, in the space that the path or the query names; raises RequestRefused."""
+        space = request.path_params.get("space") or request.query_params.get("space")
+        identity = await self._directory.identify_current(space, token_of(request), address_of(request))
         if isinstance(identity, AccessDenied):
             wrong = identity.status in (401, 403)
             raise RequestRefused(self.refuse_token(identity, request) if wrong else identity)

@@ -23,6 +23,7 @@ from moot.errors import InvalidRequest, PasskeyInvalid, Refused, Unauthorized
 from moot.gateway.access import SpaceDirectory
 from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.space_host import SpaceHost
+from moot.gateway.other_spaces import AskedSpaces
 from moot.gateway.sign_in.sign_in_links import VALID_SECONDS
 from moot.protocol import base64url
 from moot.protocol.operation import Json
@@ -197,8 +198,8 @@ class PasskeyService:
             raise refusal or Unauthorized("nobody is there for this passkey any more")
         return added
 
-    async def _answer_add(self, facts: Json, hosts: Sequence[SpaceHost]) -> Json:
-        return _encode(await _act_in(hosts, _add_in, msgspec.convert(facts, NewPasskey)))
+    async def _answer_add(self, facts: Json, asked: AskedSpaces) -> Json:
+        return _encode(await _act_in(asked.hosts, _add_in, msgspec.convert(facts, NewPasskey)))
 
     # Signing in
 
@@ -213,9 +214,9 @@ class PasskeyService:
             raise refusal or PasskeyInvalid("no space here knows this passkey: sign in as before and add it")
         return {"token": token.secret, "seconds": self._token_seconds, "spaces": opened}
 
-    async def _answer_sign_in(self, facts: Json, hosts: Sequence[SpaceHost]) -> Json:
+    async def _answer_sign_in(self, facts: Json, asked: AskedSpaces) -> Json:
         await load_library()
-        return _encode(await _act_in(hosts, _sign_in_to, msgspec.convert(facts, SignedChallenge)))
+        return _encode(await _act_in(asked.hosts, _sign_in_to, msgspec.convert(facts, SignedChallenge)))
 
     async def _everywhere(
         self, about: str, facts: NewPasskey | SignedChallenge, act: Act

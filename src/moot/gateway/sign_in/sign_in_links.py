@@ -36,6 +36,8 @@ class LinkStore(Protocol):
 
     async def add(self, key: str, value: bytes) -> None: ...
 
+    async def read(self, key: str) -> bytes | None: ...
+
     async def take_out(self, key: str) -> bytes | None:
         """What was added, to the first who asks; None to all others."""
         ...
@@ -49,6 +51,9 @@ class MemoryLinks:
 
     async def add(self, key: str, value: bytes) -> None:
         self._links[key] = value
+
+    async def read(self, key: str) -> bytes | None:
+        return self._links.get(key)
 
     async def take_out(self, key: str) -> bytes | None:
         return self._links.pop(key, None)
@@ -91,11 +96,18 @@ class SignInLinks:
         await self._store.add(key, nonce + _cipher_of(code, use).encrypt(nonce, link, None))
         return code
 
+    async def read(self, code: str, use: LinkUse = "") -> str | None:
+        """What `redeem` would give now. The code stays valid: for whatever can fail before it is used up."""
+        return self._open(code, use, await self._store.read(_key_of(code, use)))
+
     async def redeem(self, code: str, use: LinkUse = "") -> str | None:
         """The token, the first time in time; None for every other code."""
         key = _key_of(code, use)
-        self._made.pop(key, None)
         found = await self._store.take_out(key)
+        self._made.pop(key, None)
+        return self._open(code, use, found)
+
+    def _open(self, code: str, use: LinkUse, found: bytes | None) -> str | None:
         if found is None:
             return None
         try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
 from moot.errors import MootError
 from moot.gateway.hosting.space_host import SpaceHost
+from moot.gateway.other_spaces import AskedSpaces
 from moot.protocol.operation import Json
 
 
@@ -20,8 +21,8 @@ class SignOut(msgspec.Struct, frozen=True):
     keep_seconds: float
 
 
-async def answer_sign_out(facts: Json, hosts: Sequence[SpaceHost]) -> Json:
-    await sign_out_of(hosts, msgspec.convert(facts, SignOut))
+async def answer_sign_out(facts: Json, asked: AskedSpaces) -> Json:
+    await sign_out_of(asked.hosts, msgspec.convert(facts, SignOut))
 
 
 async def sign_out_of(hosts: Iterable[SpaceHost], order: SignOut) -> None:

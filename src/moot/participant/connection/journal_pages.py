@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -28,7 +28,8 @@ class JournalPast(NamedTuple):
 class _Page(msgspec.Struct):
     messages: list[msgspec.Raw]
     before: int | None = None
-    end: Literal["beginning", "removed", "elsewhere", "not_a_member", "not_kept"] | None = None
+    # Also a word that this version does not know: then it is not the beginning.
+    end: str | None = None
     gap: bool = False
 
 

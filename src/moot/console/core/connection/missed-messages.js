@@ -21,6 +21,8 @@ const END_TEXTS = {
   removed: "messages sent in the meantime were removed from the journal",
   not_a_member: "messages sent in the meantime are from before you were a member",
   gap: "this gateway could not write its journal for a while, and may not have all messages sent in the meantime",
+  elsewhere: "no gateway that answers has the messages sent in the meantime",
+  unknown: "this gateway no longer has all messages sent in the meantime",
   not_kept: "this space keeps no journal, and the gateway no longer has all messages sent in the meantime",
 };
 
@@ -40,7 +42,7 @@ export async function readMissed(journal, isKnown) {
       if (last >= 0 || (page.before === null && page.end === "beginning"))
         return { raws, isWhole: true, canLoad: false, reason: "" };
       if (page.before === null)
-        return { raws, isWhole: false, canLoad: false, reason: END_TEXTS[page.end ?? ""] ?? END_TEXTS.not_kept };
+        return { raws, isWhole: false, canLoad: false, reason: END_TEXTS[page.end ?? ""] ?? END_TEXTS.unknown };
       if (raws.length >= MAX_MESSAGES || performance.now() > deadline) break;
     }
     return {

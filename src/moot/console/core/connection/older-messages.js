@@ -20,10 +20,11 @@ const MAX_WAIT_SECONDS = 30;
 export const END_TEXTS = {
   beginning: "This is the beginning of the space.",
   removed: "Older messages were removed from the journal.",
-  elsewhere: "Older messages are at the gateways that served this space before: this one began later.",
+  elsewhere: "No gateway that answers has older messages: this one began to serve the space later.",
   not_a_member: "Older messages are from before you were a member.",
   gap: "This is the beginning of the space. Messages in between are missing: this gateway could not write its journal for a while.",
   not_kept: "This space keeps no journal: there is nothing older.",
+  unknown: "This gateway has no older messages.",
   not_offered: "This gateway offers no older messages.",
   full: "This page holds as many messages as it can. Use a filter to search further.",
 };
@@ -64,7 +65,7 @@ export class OlderMessages {
           return 0;
         }
         if (page.before === null)
-          this._set("end", this._hasGap && page.end === "beginning" ? "gap" : (page.end ?? "beginning"));
+          this._set("end", this._hasGap && page.end === "beginning" ? "gap" : (page.end ?? "unknown"));
         else if (added > 0) this._set("more", "");
         else continue;
         return added;
@@ -156,7 +157,9 @@ export class OlderMessages {
       return {
         raws: membersOf(textAt(text, ["messages"]) ?? "[]").map((part) => part.text),
         before: textAt(text, ["before"]) === "null" ? null : before,
-        end,
+        // Pages that are older than this word show what they know.
+        end:
+          textAt(text, ["elsewhere"]) === "true" ? "elsewhere" : end !== null && !(end in END_TEXTS) ? "unknown" : end,
         hasGap: textAt(text, ["gap"]) === "true",
       };
     }

@@ -167,7 +167,7 @@ export class OlderBar {
         html.span({ class: "fault" }, `Older messages could not be loaded: ${oneLine(older.reason, 120)}`),
         button("Retry", () => this._load(), { class: "small" }),
       ];
-    if (older.status === "end") return [html.span({ class: "soft" }, END_TEXTS[older.reason] ?? END_TEXTS.beginning)];
+    if (older.status === "end") return [html.span({ class: "soft" }, END_TEXTS[older.reason] ?? END_TEXTS.unknown)];
     return [button("Load older messages", () => this._load(), { class: "small quiet" })];
   }
 
@@ -179,7 +179,9 @@ export class OlderBar {
         html.span(
           { class: "soft" },
           none ? "No match. " : "",
-          "All messages were searched. ",
+          older.reason === "beginning"
+            ? "All messages were searched. "
+            : "All messages that can be loaded were searched. ",
           END_TEXTS[older.reason] ?? "",
         ),
       ];

@@ -126,7 +126,7 @@ class LogExchange:
             answer = await connection.client.request(self._subject, wanted, timeout=_ANSWER_SECONDS)
         except NATS_FAULTS:
             raise Unavailable(f"no gateway has entry {first} of {origin} just now") from None
-        if len(answer.data) != most * HASH_BYTES:
+        if len(answer.data) % HASH_BYTES or not 0 < len(answer.data) <= most * HASH_BYTES:
             raise Unavailable("a gateway answered with something else than entries")
         return answer.data
 

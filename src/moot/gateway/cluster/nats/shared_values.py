@@ -39,6 +39,9 @@ class SharedLinks:
         except NATS_FAULTS as fault:
             raise unavailable(fault) from None
 
+    async def read(self, key: str) -> bytes | None:
+        return await self._bucket.read(key)
+
     async def take_out(self, key: str) -> bytes | None:
         """To the first who asks. Should the answer to that one be lost, nobody gets it."""
         try:
@@ -63,12 +66,7 @@ class SharedValues:
         self._bucket = SharedBucket(config, connection, "shared")
 
     async def read(self, key: str) -> bytes | None:
-        try:
-            return (await (await self._bucket.open()).get(key)).value
-        except nats.js.errors.KeyNotFoundError:
-            return None
-        except NATS_FAULTS as fault:
-            raise unavailable(fault) from None
+        return await self._bucket.read(key)
 
     async def write(self, key: str, value: bytes) -> None:
         try:
@@ -130,6 +128,15 @@ class SharedBucket:
                 # Done twice it is the same one.
                 self._opened = await context.create_key_value(self._wanted)
         return self._opened
+
+    async def read(self, key: str) -> bytes | None:
+        """Raises Unavailable."""
+        try:
+            return (await (await self.open()).get(key)).value
+        except nats.js.errors.KeyNotFoundError:
+            return None
+        except NATS_FAULTS as fault:
+            raise unavailable(fault) from None
 
 
 def unavailable(fault: Exception) -> Unavailable:

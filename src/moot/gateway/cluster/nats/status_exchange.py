@@ -66,12 +66,14 @@ class GatewayStatus(msgspec.Struct, frozen=True):
     failure: str = ""
     # Spaces whose journal it cannot write; they go on by the log.
     unwritten_journals: list[str] = []
-    # All spaces of its file, also those that it does not serve; None from an earlier release.
-    configured_spaces: list[str] | None = None
+    # Whether the space that was asked about is in its file, also if it does not serve it; None: not asked.
+    has_in_file: bool | None = None
 
 
 class StatusQuestion(msgspec.Struct, frozen=True):
     gateway: str
+    # One space that is asked about; empty for none.
+    space: str = ""
 
 
 _questions: Final = msgspec.json.Decoder(StatusQuestion)
@@ -82,7 +84,7 @@ class StatusExchange:
     """Answers other gateways, and asks them."""
 
     def __init__(
-        self, client: Client, subject: str, gateway: str, own_status: Callable[[], GatewayStatus]
+        self, client: Client, subject: str, gateway: str, own_status: Callable[[str], GatewayStatus]
     ) -> None:
         self._client = client
         self._subject = subject
@@ -93,7 +95,7 @@ class StatusExchange:
         await self._client.subscribe(self._subject, cb=self._answer)
 
     async def ask(
-        self, living: Collection[str], gone: Collection[str], seconds: float
+        self, living: Collection[str], gone: Collection[str], seconds: float, space: str = ""
     ) -> dict[str, GatewayStatus]:
         """What other gateways say of themselves, by name: until all that live have, or for so long.
 
@@ -128,7 +130,7 @@ class StatusExchange:
         try:
             inbox = self._client.new_inbox()
             subscription = await self._client.subscribe(inbox, cb=take)
-            question = msgspec.json.encode(StatusQuestion(self._gateway))
+            question = msgspec.json.encode(StatusQuestion(self._gateway, space))
             await self._client.publish(self._subject, question, reply=inbox)
             await asyncio.gather(wait_for(living, seconds), wait_for(gone, _GONE_SECONDS))
             await subscription.unsubscribe()
@@ -144,6 +146,6 @@ class StatusExchange:
         if question.gateway == self._gateway or not message.reply:
             return
         try:
-            await self._client.publish(message.reply, msgspec.json.encode(self._own_status()))
+            await self._client.publish(message.reply, msgspec.json.encode(self._own_status(question.space)))
         except NATS_FAULTS as fault:
             log.debug("status not told", extra={"fault": repr(fault)})

@@ -1,0 +1,105 @@
+"""What is in the files of gateways that have left a shard is not lost to those who serve it next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moot.gateway.cluster.nats import served_exchange
+from moot.gateway.hosting.journal_history import HistoryQuery, HistoryReader, read_page
+from moot.protocol.operation import Json
+from tests.gateway.cluster.conftest import StartGateway
+from tests.gateway.cluster.test_cluster_log import records_of, shared_entries, signed_by, wait_signed
+from tests.gateway.cluster.test_cursors import page_of
+from tests.gateway.cluster.test_kept_log import say
+from tests.gateway.cluster.test_questions import divided
+from tests.gateway.cluster.test_shards import LAB, SHARDS, node
+from tests.gateway.cluster.test_start_together import die
+from tests.gateway.running_gateway import LocalGateway, space_settings
+from tests.gateway.sign_in.test_chat_bindings import PEOPLE, code_of, post
+from tests.waiting import HANG_SECONDS, bounded, until
+
+
+@pytest.fixture(autouse=True)
+def _what_is_told_is_known_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine."""
+    monkeypatch.setattr(served_exchange, "_FRESH_SECONDS", HANG_SECONDS)
+
+
+async def history_of(gateway: LocalGateway, limit: int = 7) -> tuple[list[str], list[Any]]:
+    """All chats that a member can read back to, oldest first, and what the pages said besides."""
+    texts: list[str] = []
+    said: list[Any] = []
+    before: dict[str, str] = {}
+    while True:
+        page = await page_of(gateway, limit=str(limit), **before)
+        texts = [each["payload"]["text"] for each in page["messages"]] + texts
+        said += [page["gap"]] if "gap" in page else []
+        if page["before"] is None:
+            return texts, [*said, page["end"], page.get("elsewhere", False)]
+        before = {"before": str(page["before"])}
+
+
+async def test_who_takes_a_shard_over_has_the_past_and_the_log_of_those_who_left_it(
+    start: StartGateway,
+) -> None:
+    cluster: dict[str, Json] = SHARDS | {"snapshot_inputs": 20, "gone_seconds": 10 * HANG_SECONDS}
+    async with bounded(), start("a", cluster=cluster) as a, start("c", cluster=cluster) as c:
+        async with start("b", cluster=cluster) as b:
+            alice = await b.join("alice")
+            await say(alice, 0, 10)
+            await wait_signed(a, b, c)
+            await node(a).leave(LAB)
+            await say(alice, 10, 70)
+            await until(lambda: node(b).shards[LAB].snapshots + node(c).shards[LAB].snapshots >= 2)
+            await wait_signed(b, c)
+            await node(c).leave(LAB)
+            die(b)
+        await node(a).serve(LAB)
+        assert len(shared_entries(a)) < records_of(a).count - 20, "it began at a snapshot"
+        assert await history_of(a) == ([str(number) for number in range(70)], ["beginning", False])
+        await until(lambda: signed_by(a).size == records_of(a).count)
+        assert a.gateway.logs.is_signed("lab")
+        # Whoever came later asks nobody for what was before.
+        config = a.gateway.directory.hosts["lab"].space.state.config
+        later = HistoryReader(records_of(a).count, 0.0, "mew", by_time=True)
+        page = read_page(a.journal(), 1, HistoryQuery(), reader=later, config=config, limit=5)
+        assert (page.messages, page.end) == ([], "not_a_member")
+
+
+async def test_what_nobody_has_any_more_is_told_as_a_gap(start: StartGateway) -> None:
+    cluster: dict[str, Json] = SHARDS | {"snapshot_inputs": 20, "gone_seconds": 10 * HANG_SECONDS}
+    async with bounded(), start("a", cluster=cluster) as a:
+        async with start("b", cluster=cluster) as b:
+            alice = await b.join("alice")
+            await say(alice, 0, 10)
+            await wait_signed(a, b)
+            await node(a).leave(LAB)
+            await say(alice, 10, 70)
+            await until(lambda: node(b).shards[LAB].snapshots >= 2)
+            die(b)
+        await node(a).serve(LAB)
+        texts, said = await history_of(a)
+        assert said == [True, "beginning", False]
+        assert texts[:10] == [str(number) for number in range(10)]
+        assert texts[10:] == [str(number) for number in range(80 - len(texts), 70)]
+
+
+async def test_a_chat_account_is_bound_in_a_space_that_is_served_elsewhere(start: StartGateway) -> None:
+    spaces: dict[str, Json] = {"lab": space_settings(PEOPLE)}
+    async with divided(start, spaces=spaces) as (a, b):
+        await until(lambda: bool(node(a).relay_addresses(LAB)))
+        # No gateway serves all spaces.
+        await node(b).leave(1)
+        code = await code_of(a, "t-ana")
+        assert (await post(a, "chat-bindings", "t-bot", {"code": code})).status_code == 503
+        assert (await post(a, "chat-bindings?space=lab", "t-agent", {"code": code})).status_code == 403
+        made = await post(a, "chat-bindings?space=lab", "t-bot", {"code": code})
+        assert (made.status_code, made.json()["participant_id"]) == (201, "ana")
+        assert (await post(a, "chat-bindings?space=lab", "t-bot", {"code": code})).status_code == 403
+        headers = {"Authorization": f"Bearer {made.json()['token']}"}
+        # A gateway that does not serve all spaces does not say that it is unknown.
+        for status in (200, 403):
+            ended = await a.http.delete("/chat-bindings", params={"space": "lab"}, headers=headers)
+            assert ended.status_code == status
