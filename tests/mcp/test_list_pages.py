@@ -9,7 +9,7 @@ import pytest
 from moot.errors import McpError
 from moot.mcp.eras import UNREACHABLE, JsonObject
 from moot.mcp.list_pages import list_pages
-from moot.protocol.unknown_outcome import unknown_outcome
+from moot.protocol.answer_marks import unknown_outcome
 
 _FIRST = "the first page"
 

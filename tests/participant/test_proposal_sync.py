@@ -25,8 +25,8 @@ from moot.operations.proposal_operations import OPERATIONS
 from moot.participant import IncomingRequest, connect
 from moot.participant.decisions import proposal_list
 from moot.participant.decisions.seen_proposal import RecordedProposal
+from moot.protocol.answer_marks import unknown_outcome
 from moot.protocol.operation import Json
-from moot.protocol.unknown_outcome import unknown_outcome
 from tests.gateway.running_gateway import CALL, fields
 from tests.participant.gateway_with_members import PROPOSER, away, gateway_with, settled
 from tests.participant.rogue_gateway import rogue_gateway

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moot.protocol.not_offered import mark_error
+from moot.protocol.answer_marks import mark_error
 from moot.protocol.operation import Json
 from moot.space.space import Space
 from tests.space.space_driver import CALL, SpaceDriver

@@ -37,6 +37,7 @@ from moot.evidence.receipt_story import (
     rule_name,
 )
 from moot.protocol import base64url
+from moot.protocol.answer_marks import says_unknown
 from moot.protocol.continuation import given_input, is_same_call, wanted_input
 from moot.protocol.envelope import Envelope
 from moot.protocol.exact_numbers import has_rounded_number
@@ -45,7 +46,6 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Rights, read_capabilities
 from moot.protocol.proposal_life import ProposalLife
 from moot.protocol.proposal_tracker import ProposalTracker
-from moot.protocol.unknown_outcome import says_unknown
 from moot.space.config import Name
 from moot.space.tokens.passkey_proof import (
     VerificationKey,

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from moot.errors import McpError
 from moot.mcp.eras import LISTS, OFFER_KEYS, TIMED_OUT, UNREACHABLE, JsonObject
-from moot.protocol.unknown_outcome import says_unknown
+from moot.protocol.answer_marks import says_unknown
 
 log = logging.getLogger(__name__)
 

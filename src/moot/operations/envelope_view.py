@@ -12,11 +12,11 @@ from moot.errors import WARNING_CODES
 from moot.operations.capability_text import in_words
 from moot.operations.operation import short_id
 from moot.participant.conversation.contexts import reasoning_text
+from moot.protocol.answer_marks import says_unknown, unknown_reason
 from moot.protocol.envelope import Envelope
 from moot.protocol.gateway_proposal import read_budget_notes, read_effect_notes
 from moot.protocol.operation import Json
 from moot.protocol.preview_report import read_preview
-from moot.protocol.unknown_outcome import says_unknown, unknown_reason
 
 # Longer texts are cut in the timeline; `proposals` shows proposals in full.
 _MAX_CHARS: Final = 300

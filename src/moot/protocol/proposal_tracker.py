@@ -13,6 +13,7 @@ from datetime import datetime
 from heapq import heapify, heappop, heappush
 from typing import ClassVar, Final, Generic, TypeVar
 
+from moot.protocol.answer_marks import says_unknown
 from moot.protocol.continuation import given_input, wanted_input
 from moot.protocol.envelope import Envelope
 from moot.protocol.gateway_proposal import GatewayProposal, read_budget_notes, read_effect_notes
@@ -29,7 +30,6 @@ from moot.protocol.proposal_life import (
     ProposalLife,
     RejectionRecord,
 )
-from moot.protocol.unknown_outcome import says_unknown
 
 P = TypeVar("P", bound=ProposalLife)
 _NEVER: Final = float("inf")

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from moot.protocol.answer_marks import says_not_offered
 from moot.protocol.envelope import Envelope
-from moot.protocol.not_offered import says_not_offered
 from moot.space.acts.requests import expects_answer
 from moot.space.id_window import SeenEnvelope
 from moot.space.members.member import Session

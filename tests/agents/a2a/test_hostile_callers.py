@@ -108,7 +108,7 @@ async def test_a_body_that_comes_slowly_counts_as_a_request_of_its_caller(
 async def test_what_a_caller_gives_to_keep_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moot.agents.a2a.message_content.MAX_MESSAGE_BYTES", 2_000)
+    monkeypatch.setattr("moot.agents.a2a.message_parts.MAX_MESSAGE_BYTES", 2_000)
     monkeypatch.setattr("moot.agents.a2a.task_book.MAX_HISTORY_BYTES", 3_000)
     monkeypatch.setattr("moot.agents.a2a.request_handler.MAX_TASK_MESSAGES", 3)
     async with served_space(tmp_path) as served:

@@ -365,7 +365,7 @@ async def test_a_chat_task_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 
 async def test_limits_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moot.agents.a2a.message_content.MAX_MESSAGE_CHARS", 50)
+    monkeypatch.setattr("moot.agents.a2a.message_parts.MAX_MESSAGE_CHARS", 50)
     monkeypatch.setattr("moot.agents.a2a.callers.MAX_REQUESTS_AT_ONCE", 1)
     async with served_space(tmp_path, max_open_tasks=2) as served:
         client = await served.client(streaming=False)

@@ -15,7 +15,7 @@ from mcp import MCPError
 from moot.bridges.space.error_text import describe_fault, failure_result, host_error
 from moot.errors import CallOutcomeUnknown, ConnectionClosed, HostDoesNotKnow, McpError
 from moot.participant import IncomingRequest, ParticipantLimits
-from moot.protocol.unknown_outcome import unknown_outcome
+from moot.protocol.answer_marks import unknown_outcome
 from tests.bridges.served_space import ServedSpace, offer_files, served_space, text_of
 from tests.bridges.space.test_space_server import ERAS, names_at
 from tests.waiting import HANG_SECONDS, bounded, until

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from moot.gateway.hosting.space_records import replay
-from moot.protocol.not_offered import mark_error
+from moot.protocol.answer_marks import mark_error
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import ParticipantConfig, SpaceConfig

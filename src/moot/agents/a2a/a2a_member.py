@@ -23,7 +23,7 @@ from moot.agents.a2a import agent_client
 from moot.agents.a2a.a2a_settings import JoinSettings
 from moot.agents.a2a.agent_card import FoundCard, find_card
 from moot.agents.a2a.agent_client import AgentClient, AgentFault, AgentTooMuch, Events
-from moot.agents.a2a.foreign_parts import shorten
+from moot.agents.a2a.message_parts import shorten
 from moot.agents.a2a.task_file import ForwardedChat, Question, TaskFile
 from moot.agents.a2a.task_turn import TaskTurn
 from moot.agents.acp.acp_controls import AcpControls

@@ -52,7 +52,7 @@ from moot.agents.a2a.a2a_settings import ServeSettings
 from moot.agents.a2a.agent_client import SETTLED
 from moot.agents.a2a.callers import Caller
 from moot.agents.a2a.card_signer import CardSigner
-from moot.agents.a2a.message_content import read_content
+from moot.agents.a2a.message_parts import read_content
 from moot.agents.a2a.published_card import make_card, tools_of
 from moot.agents.a2a.push_sender import PushSender
 from moot.agents.a2a.task_book import TASK_SECONDS, ServedTask, TaskBook, TaskEvent

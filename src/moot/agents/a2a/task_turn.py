@@ -18,7 +18,7 @@ from typing import Final
 from a2a.types import Artifact, Message, Role, StreamResponse, Task, TaskState, TaskStatus
 
 from moot.agents.a2a.agent_client import SETTLED, AgentTooMuch, state_word
-from moot.agents.a2a.foreign_parts import artifact_text, cut, parts_text, texts_of
+from moot.agents.a2a.message_parts import artifact_text, cut, parts_text, texts_of
 from moot.agents.secret_filter import SecretFilter
 from moot.participant import JoinedSpace, Reasoning
 from moot.participant.programs.repeated_send import deliver

@@ -50,9 +50,9 @@ from moot.mcp.eras import (
 from moot.mcp.tool_pins import PinChange, Pins
 from moot.mcp.upstream import Server, ServerInfo, Upstream, UpstreamCallbacks
 from moot.participant import IncomingRequest, JoinedSpace, PresenceEvent
+from moot.protocol.answer_marks import mark_result
 from moot.protocol.hidden_text import MAX_NAME_CHARS, is_visible_name, show_hidden, show_hidden_in
 from moot.protocol.kinds import WIDEN_BOX
-from moot.protocol.not_offered import mark_result
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 

@@ -49,7 +49,7 @@ _FORMER_OF_SERVE: Final = (
     | {"max_wrong_tokens_per_minute": "callers", "max_cards_per_minute": "a2a_server"}
     | {"max_tasks": "task_book", "blocking_seconds": "request_handler"}
     | dict.fromkeys(("keep_seconds", "task_seconds"), "task_book")
-    | dict.fromkeys(("max_message_chars", "max_message_bytes", "max_id_chars"), "message_content")
+    | dict.fromkeys(("max_message_chars", "max_message_bytes", "max_id_chars"), "message_parts")
     | dict.fromkeys(("call_seconds", "max_task_messages", "max_push_targets"), "request_handler")
     | dict.fromkeys(("max_history_messages", "max_history_bytes", "max_waiting_events"), "task_book")
     | dict.fromkeys(("max_artifacts", "max_artifact_bytes"), "task_book")

@@ -1,15 +1,21 @@
-"""`moot init`: makes a folder with a space that runs."""
+"""`moot init`: makes a folder with a space that runs, or puts `moot hook` into a coding agent's settings."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli.options.member_options import GATEWAY_HELP, TOKEN_FILE_HELP
 from moot.cli.options.shared_options import add_api, add_json
 from moot.cli.process import program
+from moot.errors import UsageError
+
+if TYPE_CHECKING:
+    from moot.agents.hook.hook_call import AgentName
 
 _ABOUT = """\
 Makes a space from a template, in this folder or in DIR: a moot.yaml with the members and their capabilities,
@@ -34,6 +40,14 @@ _EXAMPLES = """\
   moot init claude-code ~/project --gateway http://localhost:8080 --space lab --token-file claude.token
   moot init --from .cursor/mcp.json lab      puts their servers into a space, behind approval
 """
+# What there is to know about each agent, said once its hook is in place.
+_NOTES: Final[dict[AgentName, str]] = {
+    "claude-code": "Needs Claude Code 2.1.295 or later: earlier ones go on when a hook is killed. The file "
+    "is for you alone: keep it out of git.",
+    "codex": "Start Codex here, review the hook with /hooks, and trust it; until then it is skipped. "
+    "It is asked only where Codex asks for permission.",
+    "gemini": "Gemini CLI goes on when a hook is killed; keep its own approvals on as well (no --yolo).",
+}
 
 
 def add_command(commands: Any, name: str) -> None:
@@ -85,8 +99,6 @@ def add_command(commands: Any, name: str) -> None:
 
 
 def run_init(options: argparse.Namespace) -> int:
-    import json
-
     from moot.box.box_support import why_not_confined
     from moot.cli.process.table_output import print_table
     from moot.operations.text_table import TextTable
@@ -97,9 +109,7 @@ def run_init(options: argparse.Namespace) -> int:
 
         return run_from(options)
     if options.template in ("claude-code", "codex", "gemini"):
-        from moot.cli.up.init_hooks import run_hooks
-
-        return run_hooks(options, options.template)
+        return _run_hooks(options, options.template)
     if options.list:
         found = scaffold.templates()
         if options.json:
@@ -137,3 +147,43 @@ def _place(options: argparse.Namespace) -> tuple[str | None, Path]:
     if name is not None and folder == Path() and (name in (".", "..") or "/" in name):
         return None, Path(name).expanduser()
     return name, folder
+
+
+def _run_hooks(options: argparse.Namespace, agent: AgentName) -> int:
+    """Write the hook into the settings of the project, or print it."""
+    from moot.agents.hook.hook_config import FILES, hook_groups, remove_former, write_settings
+
+    if options.gateway is None or options.token_file is None:
+        raise UsageError(
+            f"moot init {agent} needs --gateway URL and --token-file FILE, the token of the agent's member"
+        )
+    folder = Path(options.folder).expanduser().resolve()
+    token_file = Path(options.token_file).expanduser().resolve()
+    if folder in token_file.parents:
+        print(
+            f"note: {token_file} is in the folder of the agent, which can read it. Keep tokens that may "
+            "decide elsewhere",
+            file=sys.stderr,
+        )
+    argv = [*_own_program(), "hook", agent, "--gateway", options.gateway]
+    if options.space:
+        argv += ["--space", options.space]
+    argv += ["--token-file", str(token_file)]
+    if options.print_only:
+        groups = {event: [group] for event, group in hook_groups(agent, argv).items()}
+        print(json.dumps({"hooks": groups}, indent=2, ensure_ascii=False))
+        return 0
+    path = folder / FILES[agent]
+    backup = write_settings(path, agent, argv)
+    former = remove_former(folder, agent)
+    if former is not None:
+        print(f"note: removed the hook of an earlier run from {former}, beside a copy", file=sys.stderr)
+    kept = "" if backup is None else f" (before: {backup})"
+    print(f"{agent}: every call waits for a decision in the space; written to {path}{kept}\n{_NOTES[agent]}")
+    return 0
+
+
+def _own_program() -> list[str]:
+    # An absolute path to this installation: agents start hooks with their own PATH.
+    file = Path(sys.executable).absolute().with_name("moot")
+    return [str(file)] if file.is_file() else [sys.executable, "-m", "moot.cli"]

@@ -10,8 +10,8 @@ from typing import Final
 
 from moot.errors import McpError
 from moot.mcp.eras import JsonObject
+from moot.protocol.answer_marks import unknown_outcome
 from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
-from moot.protocol.unknown_outcome import unknown_outcome
 
 _NOT_KNOWN: Final = "whether the call had any effect is not known"
 _UNREADABLE: Final = "the answer of the MCP server could not be read"

@@ -10,11 +10,11 @@ import msgspec
 import orjson
 
 from moot.errors import HostDoesNotKnow, McpError
+from moot.protocol.answer_marks import says_unknown
 from moot.protocol.changes import Change
 from moot.protocol.operation import Json, Payload
 from moot.protocol.proposal_life import RejectionRecord
 from moot.protocol.rpc_codes import INTERNAL_ERROR
-from moot.protocol.unknown_outcome import says_unknown
 
 # JSON-RPC's own, for whatever has no better one.
 

@@ -17,6 +17,7 @@ from moot.errors import (
     ResultMissed,
 )
 from moot.participant.calls.outcome import Rejection
+from moot.protocol.answer_marks import unknown_reason
 from moot.protocol.call_risks import Risk, risks_of
 from moot.protocol.changes import Change, changes_between
 from moot.protocol.envelope import Envelope, rfc3339
@@ -24,7 +25,6 @@ from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Json
 from moot.protocol.preview_report import PreviewReport
 from moot.protocol.proposal_life import ProposalLife
-from moot.protocol.unknown_outcome import unknown_reason
 
 
 class SeenProposal(ProposalLife, eq=False, kw_only=True):

@@ -1,7 +1,7 @@
 """What a member offers as an MCP server (MEW 8.2, MCPx 2.1): tools, resources, prompts, and lists of them.
 
 A member that offers nothing answers with empty lists; what one connection does not offer is left to the
-others of its member (`moot.protocol.not_offered`). Lists are in the order of registration. Registering
+others of its member (`moot.protocol.answer_marks`). Lists are in the order of registration. Registering
 or removing something sends `…/list_changed`, if our rights allow it.
 """
 
@@ -23,7 +23,7 @@ from moot.mcp.eras import LISTS
 from moot.participant.connection.envelope_sender import EnvelopeSender
 from moot.participant.serving.request_server import IncomingRequest, RequestServer
 from moot.participant.serving.tools import Tool, ToolError
-from moot.protocol.not_offered import mark_result
+from moot.protocol.answer_marks import mark_result
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 

@@ -26,10 +26,10 @@ from moot.participant.connection.inbound_check import InboundValidator
 from moot.participant.connection.message_feed import Spawn
 from moot.participant.decisions.proposal_list import ProposalList
 from moot.participant.serving.traced_request import run_traced
+from moot.protocol.answer_marks import NOT_OFFERED, mark_error
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX
 from moot.protocol.large_content import CONTENT_KEY, too_large_result
-from moot.protocol.not_offered import NOT_OFFERED, mark_error
 from moot.protocol.operation import Json, operation_of
 from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from moot.errors import AlreadyAnswered, InvalidRequest, RequestNotFound, ResourceLimit, Unauthorized
+from moot.protocol.answer_marks import says_unknown
 from moot.protocol.continuation import wanted_input
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX, OBLIGED, SETTLES, WHILE_ASKED
 from moot.protocol.operation import Operation
-from moot.protocol.unknown_outcome import says_unknown
 from moot.space.acts import Act
 from moot.space.acts.approvals import announce_uses, is_approved_by_person, may_confirm
 from moot.space.config import Name

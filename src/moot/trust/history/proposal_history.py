@@ -16,13 +16,13 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from moot.protocol.answer_marks import says_unknown
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_RULE
 from moot.protocol.proposal_life import RULE_CONTEXT, RULE_KINDS, ProposalLife, RejectionRecord
 from moot.protocol.proposal_tracker import ProposalTracker
-from moot.protocol.unknown_outcome import says_unknown
 from moot.trust.history.proposal_case import Case, case_of
 
 # What was decided: one that somebody rejected counts as rejected unless somebody fulfils it all the same.
