@@ -268,6 +268,16 @@ async def test_a_connection_ends_with_its_token_unless_it_renews_it_in_time(tmp_
         assert await renews.refused("chat", {"text": "still here"}) is None
 
 
+async def test_a_newer_token_leaves_a_connection_in_its_dialect(tmp_path: Path) -> None:
+    async with signing_in(tmp_path) as (gateway, provider):
+        ana = await gateway.open("/ws", token=provider.token())
+        await ana.fence()
+        before = session_tokens(gateway)
+        await ana.send({"type": "join", "token": provider.token(seconds=61), "dialect": "mcpx"})
+        await until(lambda: session_tokens(gateway) != before)
+        assert await ana.refused("chat", {"text": "still in MEW"}) is None
+
+
 async def test_a_session_is_not_renewed_with_the_token_of_somebody_else(tmp_path: Path) -> None:
     async with signing_in(tmp_path) as (gateway, provider):
         ana = await enter(gateway, provider.token())
