@@ -16,9 +16,9 @@ from typing import Any, Final
 from moot.errors import ClosedWhileWaiting, ConnectionClosed, ConnectionLost, MalformedEnvelope
 from moot.net.websocket_client import ABNORMAL_CLOSE, ClientSocket
 from moot.participant.connection.envelope_sender import CloseReason
+from moot.participant.connection.gateway_reads import HISTORY_MARGIN_SECONDS, fetch_history
 from moot.participant.connection.link import Link
 from moot.participant.connection.message_feed import MissedMessages, RunningHandler
-from moot.participant.connection.whole_proposal import HISTORY_MARGIN_SECONDS, fetch_history
 from moot.participant.control.control_handler import ControlHandler
 from moot.participant.inbound_router import InboundRouter
 from moot.participant.member_parts import MemberParts

@@ -17,8 +17,12 @@ from moot.participant.calls.call_options import (
 )
 from moot.participant.calls.outcome import Outcome
 from moot.participant.connection.envelope_sender import Addressees, SentEnvelope
-from moot.participant.connection.journal_pages import JournalPast, fetch_journal
-from moot.participant.connection.whole_proposal import HISTORY_MARGIN_SECONDS, fetch_history
+from moot.participant.connection.gateway_reads import (
+    HISTORY_MARGIN_SECONDS,
+    JournalPast,
+    fetch_history,
+    fetch_journal,
+)
 from moot.participant.decisions.own_proposal import Proposal
 from moot.participant.decisions.plan_client import LaidOutPlan, PlanClient
 from moot.participant.decisions.seen_proposal import RecordedProposal, SeenProposal

@@ -10,7 +10,7 @@ import pytest
 
 from moot.gateway import space_factory
 from moot.participant import connect
-from moot.participant.connection import journal_pages
+from moot.participant.connection import gateway_reads
 from moot.trust.approver import kept_messages, origin_watch
 from moot.trust.approver.approver import Approver
 from moot.trust.approver.approver_settings import ApproverSettings
@@ -43,7 +43,7 @@ async def test_after_a_restart_of_the_approver_the_same_is_found_and_not_told_ag
 async def test_what_was_forgotten_by_a_history_without_a_journal_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_pages, "MAX_PAGES", 0)
+    monkeypatch.setattr(gateway_reads, "MAX_PAGES", 0)
     async with mail_space(tmp_path) as space:
         await space.say("Hello")
         await space.stop_approver()

@@ -32,7 +32,7 @@ from moot.errors import MootError
 from moot.operations.call_text import proposal_link
 from moot.participant import JoinedSpace, SeenProposal
 from moot.participant.calls.outcome import Rejection
-from moot.participant.connection.whole_proposal import HISTORY_MARGIN_SECONDS
+from moot.participant.connection.gateway_reads import HISTORY_MARGIN_SECONDS
 from moot.protocol.envelope import Envelope
 from moot.protocol.latest_dict import LatestDict
 

@@ -1,11 +1,15 @@
-"""What a space is told of somebody who signs in with a provider, and what it knows of their sign-outs."""
+"""What spaces are told of somebody who signs in or out with a provider, and what they know of sign-outs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from moot.errors import Unauthorized
+import msgspec
+
+from moot.errors import MootError, Unauthorized
 from moot.gateway.hosting.space_host import SpaceHost
+from moot.gateway.other_spaces import AskedSpaces
 from moot.gateway.sign_in.identity_rules import MappedIdentity
 from moot.gateway.sign_in.token_keys import keys_of, named_client
 from moot.gateway.sign_in.token_verifier import VerifiedToken
@@ -44,3 +48,30 @@ def details_of(verified: VerifiedToken, mapped: MappedIdentity) -> dict[str, Jso
     if mapped.rule.profile is not None:
         details["profile"] = mapped.rule.profile
     return details
+
+
+class SignOut(msgspec.Struct, frozen=True):
+    """What ends: all that was signed in under these keys until then."""
+
+    keys: tuple[str, ...]
+    by: str
+    issued_before: float
+    keep_seconds: float
+
+
+async def answer_sign_out(facts: Json, asked: AskedSpaces) -> Json:
+    await sign_out_of(asked.hosts, msgspec.convert(facts, SignOut))
+
+
+async def sign_out_of(hosts: Iterable[SpaceHost], order: SignOut) -> None:
+    fault: MootError | None = None
+    for host in hosts:
+        try:
+            await host.rights.sign_out(
+                order.keys, order.by, issued_before=order.issued_before, keep_seconds=order.keep_seconds
+            )
+        except MootError as failed:
+            # The other spaces do not wait for this one.
+            fault = failed
+    if fault is not None:
+        raise fault

@@ -23,8 +23,14 @@ from moot.gateway.sign_in import token_verifier
 from moot.gateway.sign_in.identity_rules import MappedIdentity, describe_rules, map_identity
 from moot.gateway.sign_in.introspection import Introspection
 from moot.gateway.sign_in.provider_keys import ProviderKeys
-from moot.gateway.sign_in.sign_in_facts import audited, details_of, is_signed_out
-from moot.gateway.sign_in.sign_out import SignOut, answer_sign_out, sign_out_of
+from moot.gateway.sign_in.sign_in_facts import (
+    SignOut,
+    answer_sign_out,
+    audited,
+    details_of,
+    is_signed_out,
+    sign_out_of,
+)
 from moot.gateway.sign_in.token_keys import (
     client_of,
     key_of,

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from moot.errors import EnvelopeTooLarge, InvalidRequest, MootError, Unreachable
 from moot.net.http_client import HttpClient, ResponseTooLarge
 from moot.participant.connection.connect_options import ConnectOptions
-from moot.participant.connection.whole_proposal import find_space
+from moot.participant.connection.gateway_reads import find_space
 from moot.protocol.large_content import MAX_CONTENT_BYTES, parts_of, put_back, take_out
 from moot.protocol.operation import Json
 

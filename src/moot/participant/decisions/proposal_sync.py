@@ -19,9 +19,9 @@ import msgspec
 from moot.errors import MalformedEnvelope, MootError, Refused
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.envelope_sender import EnvelopeSender
+from moot.participant.connection.gateway_reads import fetch_proposal
 from moot.participant.connection.payload_shapes import PayloadShapeError, check_shape
 from moot.participant.connection.pending_replies import PendingReplies
-from moot.participant.connection.whole_proposal import fetch_proposal
 from moot.participant.decisions.proposal_list import ProposalList
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope

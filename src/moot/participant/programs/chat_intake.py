@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Final, Generic, Literal, TypeVar
 
 from moot.errors import MootError, UsageError
-from moot.participant.connection.whole_proposal import HISTORY_MARGIN_SECONDS
+from moot.participant.connection.gateway_reads import HISTORY_MARGIN_SECONDS
 from moot.participant.conversation.chat import mentions
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope

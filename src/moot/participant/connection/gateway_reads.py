@@ -1,13 +1,14 @@
-"""A proposal that is too large for the list of open ones, fetched whole over HTTP.
+"""What a member reads from its gateway over HTTP: messages that it missed, a large proposal, the journal.
 
-The list over the socket tells of such a proposal how large it is (`envelope_bytes`), and not what it says.
+The list of open proposals over the socket tells of one that is too large for it how large it is
+(`envelope_bytes`), and not what it says.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,12 +21,12 @@ from moot.protocol.gateway_proposal import GatewayProposal
 _MAX_TRIES: Final = 5
 # The only space of a gateway, or else the one of this name, is joined by who names none.
 _DEFAULT_SPACE: Final = "default"
-
-
 # The history that is fetched after a reconnect: from how long before the loss, as clocks differ, and how
 # much.
 HISTORY_MARGIN_SECONDS: Final = 60.0
 MAX_HISTORY_BYTES: Final = 16 << 20
+# Of the journal. A gateway gives 500 messages a page.
+MAX_PAGES: Final = 50
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class _HistoryPage(msgspec.Struct):
     messages: list[msgspec.Raw]
 
 
-_page_decoder = msgspec.json.Decoder(_HistoryPage)
+_history_decoder = msgspec.json.Decoder(_HistoryPage)
 
 
 async def fetch_history(options: ConnectOptions, url: str, me: str, since: float) -> list[Envelope] | None:
@@ -49,7 +50,7 @@ async def fetch_history(options: ConnectOptions, url: str, me: str, since: float
         if status != 200:
             log.debug("no history", extra={"status": status})
             return None
-        messages = _page_decoder.decode(body).messages
+        messages = _history_decoder.decode(body).messages
     except (MootError, msgspec.DecodeError) as fault:
         log.debug("no history", extra={"why": str(fault)})
         return None
@@ -112,3 +113,49 @@ async def get_when_allowed(options: ConnectOptions, address: str) -> tuple[int, 
             return status, body
         await asyncio.sleep(min(_later_decoder.decode(body).retry_after, options.limits.answer_seconds))
     raise MootError("the gateway says again and again to come later")
+
+
+class JournalPast(NamedTuple):
+    """Messages, oldest first. `is_whole`: nothing was said before them; None if nobody knows."""
+
+    messages: list[Envelope]
+    is_whole: bool | None = None
+
+
+class _Page(msgspec.Struct):
+    messages: list[msgspec.Raw]
+    before: int | None = None
+    # Also a word that this version does not know: then it is not the beginning.
+    end: str | None = None
+    gap: bool = False
+
+
+_page_decoder = msgspec.json.Decoder(_Page)
+
+
+async def fetch_journal(options: ConnectOptions, url: str, max_messages: int) -> JournalPast:
+    """The latest messages of the journal that we may read, as many as that or some more."""
+    found: list[Envelope] = []
+    before: int | None = None
+    has_gap = False
+    try:
+        space = options.space or await find_space(options, url)
+        for _ in range(MAX_PAGES):
+            status, body = await get_when_allowed(options, options.journal_url(url, space, before))
+            if status != 200:
+                log.debug("no journal", extra={"status": status})
+                break
+            page = _page_decoder.decode(body)
+            decoded = [options.decode(bytes(raw)) for raw in page.messages]
+            found[:0] = [each for each in decoded if each is not None]
+            has_gap = has_gap or page.gap or None in decoded
+            if page.end == "not_kept":
+                break
+            if page.end is not None or page.before is None:
+                return JournalPast(found, page.end == "beginning" and not has_gap)
+            if len(found) >= max_messages:
+                return JournalPast(found, is_whole=False)
+            before = page.before
+    except (MootError, msgspec.DecodeError) as fault:
+        log.debug("no journal", extra={"why": str(fault)})
+    return JournalPast(found)
