@@ -15,6 +15,7 @@ from tests.gateway.cluster.cluster_soak import run_cluster_faults, run_planted_f
 from tests.gateway.cluster.effect_kills import run_effect_key_kills
 from tests.gateway.cluster.log_failovers import run_log_failovers
 from tests.gateway.cluster.log_step_kills import run_log_step_kills
+from tests.gateway.cluster.sharing_soak import run_planted_sharing_faults, run_sharing_faults
 from tests.gateway.cluster.spread_soak import run_spread_vectors
 from tests.gateway.conformance_command_soak import run_conformance_command
 from tests.gateway.fault_soak import run_clock_jumps, run_disk_faults, run_floods
@@ -48,6 +49,8 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "log_failovers": (run_log_failovers, 50),
     "log_steps": (run_log_step_kills, 52),
     "cluster_planted": (run_planted_faults, 2),
+    "sharing": (run_sharing_faults, 200),
+    "sharing_planted": (run_planted_sharing_faults, 4),
     "effect_key_kills": (run_effect_key_kills, 60),
     "spread_vectors": (run_spread_vectors, 1),
     "lost_files": (run_lost_files, 1_000),

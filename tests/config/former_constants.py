@@ -113,6 +113,7 @@ CONSTANTS: Final[Mapping[str, str]] = {
     "gateway.log.max_old_files": "moot.logs.MAX_OLD_FILES",
     "gateway.oidc.introspection.interval_seconds": "moot.gateway.sign_in.introspection.INTERVAL_SECONDS",
     f"{_PUSH}.max_devices": f"{_NOTIFICATIONS}.push.devices.MAX_DEVICES",
+    "gateway.cluster.frame_stale_seconds": "moot.gateway.cluster.cluster_frames.FRAME_STALE_SECONDS",
     "gateway.cluster.connect_seconds": "moot.gateway.cluster.nats.nats_connection.CONNECT_SECONDS",
     "gateway.oidc.keys_refresh_seconds": "moot.gateway.sign_in.provider_keys.REFRESH_SECONDS",
     "gateway.oidc.keys_retry_seconds": "moot.gateway.sign_in.provider_keys.RETRY_SECONDS",

@@ -53,10 +53,11 @@ EVERYTHING = """
                              allow_private_addresses: true, after_seconds: 33, outcome_unknown: true,
                              max_seconds_since_sign_in: 3600}}
       cluster: {servers: [nats://n], name: c, gateway: g, replicas: 1, shards: 2, credentials_file: moot.yaml,
+                serves: shared,
                 tls_ca_file: moot.yaml, tls_certificate_file: moot.yaml, tls_key_file: moot.yaml,
                 max_content_bytes: 48,
                 heartbeat_seconds: 33, gone_seconds: 34,
-                frame_stale_seconds: 35, unavailable_seconds: 36, stale_seconds: 37,
+                unavailable_seconds: 36, stale_seconds: 37,
                 snapshot_inputs: 40, keep_log: true, addresses: [https://a.example]}
       tls: {certificate: c, key: k, client_ca: a, local_port: 7}
       smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW}
@@ -234,6 +235,7 @@ VALUES: dict[str, Any] = {
     "JOURNAL__MODE": "strict",
     "CLUSTER__KEEP_LOG": "true",
     "CLUSTER__SERVERS": "[nats://n]",
+    "CLUSTER__SERVES": "shared",
     "CLUSTER__ADDRESSES": "[https://a.example]",
     "CLUSTER__NAME": "c",
     "CLUSTER__GATEWAY": "g",
@@ -386,6 +388,20 @@ def test_an_address_of_a_gateway_is_one_that_browsers_open(tmp_path: Path, addre
     text = f"gateway: {{cluster: {{servers: [nats://n], addresses: ['{address}']}}}}\nspaces: {{lab: {{}}}}\n"
     with pytest.raises(UsageError, match=r"gateway\.cluster\.addresses"):
         loaded(tmp_path, text)
+
+
+def test_gateways_that_share_their_shards_have_sixteen_unless_it_is_said(tmp_path: Path) -> None:
+    def shards_of(given: str) -> int:
+        text = f"gateway: {{cluster: {{servers: [nats://n]{given}}}}}\nspaces: {{lab: {{}}}}\n"
+        cluster = loaded(tmp_path, text).gateway.cluster
+        assert cluster is not None
+        return cluster.shards
+
+    assert [shards_of(each) for each in ("", ", serves: all", ", serves: shared")] == [4, 4, 16]
+    assert shards_of(", serves: shared, shards: 5") == 5
+    # The first one has no spaces.
+    with pytest.raises(UsageError, match=r"gateway\.cluster\.shards: 2 or more"):
+        shards_of(", serves: shared, shards: 1")
 
 
 def test_the_key_to_the_log_of_a_cluster_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -38,7 +38,6 @@ from tests.xprotocol.adapter.test_outbound_end_to_end import answers
 
 # Nobody is cut off, however slow the machine is.
 PATIENT: dict[str, Json] = {
-    "frame_stale_seconds": HANG_SECONDS,
     "unavailable_seconds": HANG_SECONDS,
     "stale_seconds": 2 * HANG_SECONDS,
 }

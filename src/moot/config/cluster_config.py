@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -12,6 +12,8 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 # An address without a user, a question or a fragment.
 WebAddress = Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/?#@,]+(/[^\s?#,]*)?$", max_length=2048)]
+# What `shards` is by default where gateways share them: enough that each of several gets its part.
+SHARED_SHARDS: Final = 16
 # One word of a NATS subject.
 Word = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
@@ -27,7 +29,10 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     gateway: Word | None = None
     # Copies of the log that NATS keeps: 3 survive the loss of one server, 1 is for trying.
     replicas: Annotated[int, msgspec.Meta(ge=1, le=3)] = 3
-    # Streams that the spaces are spread over. Like the next four settings it cannot change later.
+    # Who serves a space: every gateway of the cluster (all), or one of them, so that they share the work
+    # (shared). Like the next five settings it cannot change later.
+    serves: Literal["all", "shared"] = "all"
+    # Streams that the spaces are spread over; with `serves: shared` it is 16 unless it is given.
     shards: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     # Each gateway writes a heartbeat into the log so often.
     heartbeat_seconds: Seconds = 1
@@ -47,8 +52,6 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     tls_certificate_file: Path | None = None
     # Its private key in PEM, without a password and for this user alone.
     tls_key_file: Path | None = None
-    # Frames of streams stop when what this gateway knows of the log is so old.
-    frame_stale_seconds: Seconds = 1
     # An input that could not be handed to NATS for so long is refused as unavailable.
     unavailable_seconds: Seconds = 5
     # Cut off from the log for so long, a gateway closes its connections: longer than an election.

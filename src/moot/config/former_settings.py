@@ -117,6 +117,7 @@ MOOT: Final[Former] = {
     "gateway.oidc.introspection.interval_seconds": 30,
     "gateway.notifications.push.max_devices": 200,
     "gateway.cluster.connect_seconds": 30,
+    "gateway.cluster.frame_stale_seconds": 1,
     "gateway.max_body_bytes": "twice max_bytes of the space",
 }
 _OF_SPACES: Final = "spaces.*."

@@ -372,6 +372,8 @@ class Gateway:
 
     async def stop(self) -> None:
         """Tell members, close sockets, flush journals."""
+        if self.node is not None:
+            await self.node.hand_over()
         self.readiness.phase = "stopping"
         now = asyncio.get_running_loop().time()
         if self._database is not None:

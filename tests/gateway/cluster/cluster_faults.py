@@ -93,7 +93,7 @@ async def revoke_cut_off(rounds: ClusterRounds) -> None:
     index = rounds.random.randrange(len(NAMES))
     who = f"eve{len(rounds.revoked_at)}"
     assert len(rounds.revoked_at) < REVOCABLE
-    eve, talking = await _talker(rounds, NAMES[index], who)
+    eve, talking = await talker(rounds, NAMES[index], who)
     rounds.machines.cut(index)
     await asyncio.sleep(rounds.random.uniform(0, 0.8))
     kick: dict[str, Json] = {"id": f"kick-{who}", "kind": "space/kick", "payload": {"participant_id": who}}
@@ -105,7 +105,7 @@ async def revoke_cut_off(rounds: ClusterRounds) -> None:
     await talking
 
 
-async def _talker(rounds: ClusterRounds, name: str, who: str) -> tuple[Client, asyncio.Task[None]]:
+async def talker(rounds: ClusterRounds, name: str, who: str) -> tuple[Client, asyncio.Task[None]]:
     """Somebody whom the others hear; a gateway that was cut off in the round before, or whose log elects a
     leader, takes nobody in for a moment, opens no stream, or closes the connection."""
     while True:

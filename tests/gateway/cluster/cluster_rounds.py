@@ -71,6 +71,11 @@ class ClusterRounds:
 
     # Of the space.
     rules: ClassVar[Json] = {}
+    spaces: ClassVar[tuple[str, ...]] = ("lab",)
+    # Gateways with an address that members know; the first three are always there.
+    names: ClassVar[tuple[str, ...]] = NAMES
+    # Of the space `lab`, which gateways leave.
+    shard: ClassVar[int] = SHARD
 
     def __init__(self, folder: Path, seed: int, machines: Machines | None, planted: str = "") -> None:
         self.folder = folder
@@ -85,7 +90,10 @@ class ClusterRounds:
         self.gateways: dict[str, Served] = {}
         self.shims: dict[str, FaultShim] = {}
         self.acknowledged: list[str] = []
-        self.received: dict[str, list[str]] = {}
+        # In which space each was said that has an id.
+        self.space_of: dict[str, str] = {}
+        # Of a space and a connection.
+        self.received: dict[tuple[str, str], list[str]] = {}
         self.frames: list[HeardFrame] = []
         self.revoked_at: dict[str, float] = {}
         self.executed: Counter[str] = Counter()
@@ -97,7 +105,7 @@ class ClusterRounds:
         # How often a shard was left or served again.
         self.moves: Counter[str] = Counter()
         self._held = ExitStack()
-        self.urls = {name: self._address(name) for name in NAMES}
+        self.urls = {name: self._address(name) for name in self.names}
         self.roaming = RoamingMembers(list(self.urls.values()))
         self._ids = itertools.count(1)
         self._started: list[Served] = []
@@ -107,7 +115,8 @@ class ClusterRounds:
     def _address(self, name: str) -> str:
         """Where a gateway listens, after each start."""
         if self.machines is not None:
-            return f"http://{self.machines.outer[_place(name)]}:{_PORT}"
+            port = _PORT + self.names.index(name) // len(NAMES)
+            return f"http://{self.machines.outer[_place(name)]}:{port}"
         return f"http://127.0.0.1:{self._held.enter_context(held_port())}"
 
     def _file(self, name: str) -> Path:
@@ -115,22 +124,23 @@ class ClusterRounds:
         folder.mkdir(exist_ok=True)
         cluster: Json = {
             "servers": self.nats.addresses,
-            # `lab` is in the last one, the one that gateways leave.
-            "shards": SHARD + 1,
             "gateway": name,
             "snapshot_inputs": _SNAPSHOT_INPUTS,
-        }
+        } | self.cluster_settings(name)
         people = participants(alice=["*"], bob=["*"], carol=["*"], tom=["*"])
         people |= participants(**{f"dave-{each}": ["chat"] for each in NAMES})
         people |= participants(**{f"eve{number}": ["*"] for number in range(REVOCABLE)})
         host = "127.0.0.1" if self.machines is None else self.machines.outer[_place(name)]
         settings = gateway_settings(
-            {"lab": space_settings(people, limits=LIMITS, **dict(self.rules))},
+            {each: space_settings(people, limits=LIMITS, **dict(self.rules)) for each in self.spaces},
             cluster=cluster,
             host=host,
             max_connections_per_address=0,
         )
         return write_config(folder, settings)
+
+    def cluster_settings(self, _name: str) -> dict[str, Json]:
+        return {"shards": SHARD + 1}
 
     async def start(self, name: str) -> None:
         file = self._file(name)
@@ -191,7 +201,7 @@ class ClusterRounds:
         name, method = self.random.choice(NAMES), self.random.choice(("DELETE", "POST"))
         self.roaming.note_move(self.urls[name])
         try:
-            answer = await self.gateways[name].admin(method, f"cluster/shards/{SHARD}")
+            answer = await self.gateways[name].admin(method, f"cluster/shards/{self.shard}")
         except httpx.HTTPError:
             # It was killed, or does not run.
             self.moves["not answered"] += 1
@@ -205,13 +215,13 @@ class ClusterRounds:
 
     # Members
 
-    async def post(self, who: str, envelope: dict[str, Json], start: int) -> str:
+    async def post(self, who: str, envelope: dict[str, Json], start: int, space: str = "lab") -> str:
         """Say something, on the next gateway when one does not answer: the code of a refusal, or nothing."""
         began = time.monotonic()
         for number in itertools.count(start):
             gateway = self.gateways[NAMES[number % len(NAMES)]]
             try:
-                answer = await gateway.post(who, envelope, space="lab")
+                answer = await gateway.post(who, envelope, space=space)
                 assert answer.headers["content-type"] == "application/json", (answer.status_code, answer.text)
                 code = "" if answer.status_code == 200 else str(answer.json().get("error"))
                 if answer.status_code == 503 and code == "denied":
@@ -230,7 +240,8 @@ class ClusterRounds:
         for _ in range(count):
             id = f"chat-{next(self._ids)}"
             text = f"{id}{padding or 'x' * self.random.choice((0, 0, 0, 0, 0, 0, 0, _LARGE))}"
-            code = await self.post(who, {"id": id, "kind": "chat", "payload": {"text": text}}, start)
+            space = self.space_of[id] = self.random.choice(self.spaces)
+            code = await self.post(who, {"id": id, "kind": "chat", "payload": {"text": text}}, start, space)
             # It may have been taken by a gateway that could not say so any more.
             assert code in ("", "duplicate_id"), code
             self.acknowledged.append(id)
@@ -248,12 +259,12 @@ class ClusterRounds:
         codes = await asyncio.gather(carry_out("bob", 1), carry_out("carol", 2))
         assert set(codes) <= {"", "duplicate_id", "proposal_settled", "target_absent"}, codes
 
-    async def listen(self, name: str) -> None:
+    async def listen(self, name: str, space: str) -> None:
         """Hear everything on one gateway, and come back when it is there again."""
         for number in itertools.count():
-            seen = self.received.setdefault(f"tom at {name}, connection {number}", [])
+            seen = self.received.setdefault((space, f"tom at {name}, connection {number}"), [])
             with suppress(OSError, Closed, websockets.WebSocketException):
-                client = await self.gateways[name].open("/ws?space=lab", token="t-tom")
+                client = await self.gateways[name].open(f"/ws?space={space}", token="t-tom")
                 while True:
                     self._note(name, seen, await client.next())
             await asyncio.sleep(_RETRY_SECONDS)
@@ -281,7 +292,9 @@ class ClusterRounds:
                 machines=self.machines,
             )
             await asyncio.gather(*(self.start(name) for name in NAMES))
-            listening = [asyncio.create_task(self.listen(name)) for name in NAMES]
+            listening = [
+                asyncio.create_task(self.listen(name, space)) for name in NAMES for space in self.spaces
+            ]
             listening += [
                 asyncio.create_task(self.roaming.run(f"dave-{name}", number))
                 for number, name in enumerate(NAMES)
@@ -291,8 +304,8 @@ class ClusterRounds:
                     await each_round(number)
                     await self.start_ended()
                 await self.start("z")
-                for name in (*NAMES, "z"):
-                    await self.gateways[name].end()
+                for gateway in self.gateways.values():
+                    await gateway.end()
             finally:
                 for task in listening:
                     task.cancel()
@@ -313,14 +326,19 @@ class ClusterRounds:
 
     def faults(self) -> list[str]:
         """What cannot have been, from what members and journals recorded."""
-        journals = {name: self._journal(name) for name in (*NAMES, "z")}
-        # Each may lack what happened while its gateway was away; the log's time puts them together.
-        merged = sorted(itertools.chain(*journals.values()), key=lambda each: each["t"])
-        order = list({each["id"]: each for each in merged if each["kind"] == "chat"})
-        histories = {"log": order} | self.received
-        for name, records in journals.items():
-            histories[f"journal of {name}"] = [each["id"] for each in records if each["kind"] == "chat"]
-        faults = faults_of(histories, self.acknowledged, whole="log")
+        faults, merged = list[str](), list[dict[str, Any]]()
+        for space in reversed(self.spaces):
+            journals = {name: self._journal(name, space) for name in (*self.names, "z")}
+            # Each may lack what happened while its gateway was away; the log's time puts them together.
+            merged = sorted(itertools.chain(*journals.values()), key=lambda each: each["t"])
+            order = list({each["id"]: each for each in merged if each["kind"] == "chat"})
+            histories = {"log": order}
+            histories |= {who: seen for (where, who), seen in self.received.items() if where == space}
+            for name, records in journals.items():
+                histories[f"journal of {name}"] = [each["id"] for each in records if each["kind"] == "chat"]
+            said = [each for each in self.acknowledged if self.space_of[each] == space]
+            faults += [f"{each} in {space}" for each in faults_of(histories, said, whole="log")]
+        # The rest is about `lab`, the first of them.
         faults += [f"{id} carried out {count} times" for id, count in self.executed.items() if count > 1]
         carried = executions_of(each["raw"] | {"id": each["id"]} for each in merged if _is_call(each))
         faults += [f"{id} carried out by {count} requests" for id, count in carried.items() if count > 1]
@@ -348,9 +366,9 @@ class ClusterRounds:
         ]
         return faults
 
-    def _journal(self, name: str) -> list[dict[str, Any]]:
+    def _journal(self, name: str, space: str) -> list[dict[str, Any]]:
         """What was accepted, as one gateway wrote it down."""
-        folder = self.folder / name / "data" / "spaces" / "lab" / "journal"
+        folder = self.folder / name / "data" / "spaces" / space / "journal"
         lines = (
             line for file in sorted(folder.glob("*.jsonl")) for line in file.read_text("utf-8").splitlines()
         )

@@ -53,6 +53,7 @@ class FaultSchedule:
             self._left = self._rounds.random.sample(self._cycle, len(self._cycle))
         name = self._rounds.fault = self._left.pop()
         rounds, is_over = self._rounds, asyncio.Event()
+        rounds.roaming.fault = name
         rounds.faults_so_far.append(name)
 
         async def repeat(act: Callable[[], Awaitable[None]], pause_seconds: float, least: int) -> None:
@@ -96,10 +97,10 @@ def run_cluster_faults(cases: int, seed: int) -> str:
         uvloop.run(rounds.run(schedule.run_next, cases))
         # What gateways and NATS wrote tells why one ended by itself.
         is_clean = not rounds.ended_themselves
-        return _summary(rounds, schedule.counts, missing, has_disks="NATS disk full" in faults)
+        return summary(rounds, schedule.counts, missing, has_disks="NATS disk full" in faults)
     finally:
         if not is_clean:
-            print(f"kept: {_keep(folder)}", flush=True)
+            print(f"kept: {keep(folder)}", flush=True)
         if machines is not None:
             machines.close()
         unmount(disks)
@@ -122,7 +123,7 @@ def run_planted_faults(cases: int, seed: int) -> str:
     return f"{', '.join(PLANTED)}: each was planted and seen, in {cases} rounds at most"
 
 
-def _keep(folder: Path) -> Path:
+def keep(folder: Path) -> Path:
     """A copy of what was written, without disks that are unmounted."""
     kept = folder.with_name(f"{folder.name}-kept")
     shutil.copytree(folder, kept, ignore=shutil.ignore_patterns("filler", "*.sock"), dirs_exist_ok=True)
@@ -135,11 +136,14 @@ def _returns(roaming: RoamingMembers) -> str:
         return "no member was at a gateway that was killed"
     return (
         f"{len(away)} members of killed gateways were back after {away[len(away) // 2]:.2f} s (median) and "
-        f"{away[-1]:.2f} s (longest), none of others was interrupted"
+        f"{away[-1]:.2f} s (longest)"
+        f"{'' if roaming.are_relayed else ', none of others was interrupted'}"
     )
 
 
-def _summary(rounds: ClusterRounds, counts: Counter[str], missing: str | None, *, has_disks: bool) -> str:
+def summary(
+    rounds: ClusterRounds, counts: Counter[str], missing: str | None, *, has_disks: bool = True
+) -> str:
     counted = ", ".join(
         f"{count} times {name} (longest wait {rounds.longest[name]:.1f} s)"
         for name, count in sorted(counts.items())

@@ -12,6 +12,7 @@ import pytest
 
 from moot.net import relay_connection
 from moot.protocol.operation import Json
+from tests.config.former_constants import change_constants
 from tests.gateway.cluster.nats_servers import NatsServers
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 from tests.waiting import HANG_SECONDS
@@ -31,7 +32,9 @@ def set_bounds(gateway: LocalGateway, **seconds: float) -> None:
     """How long it may be without its log from now on; until now, no pause of the machine has cut it off."""
     node = gateway.gateway.node
     assert node is not None
-    node.config = node.frames._config = msgspec.structs.replace(node.config, **seconds)
+    if (stale := seconds.pop("frame_stale_seconds", None)) is not None:
+        change_constants({"gateway.cluster.frame_stale_seconds": stale})
+    node.config = msgspec.structs.replace(node.config, **seconds)
 
 
 StartGateway = Callable[..., AbstractAsyncContextManager[LocalGateway]]

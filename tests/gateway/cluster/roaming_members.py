@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,6 +28,11 @@ class RoamingMembers:
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._urls = list(urls)
+        # Where shards are shared, a space has one gateway, and whoever is relayed to it loses it as well.
+        self.are_relayed = False
+        # How long each loss of a connection lasted, by what went wrong meanwhile.
+        self.fault = ""
+        self.pauses: defaultdict[str, list[float]] = defaultdict(list)
         self._kill: Kill | None = None
         # When a gateway last left a shard, perhaps.
         self._moved: dict[str, float] = {}
@@ -68,10 +74,12 @@ class RoamingMembers:
                 self._spaces.pop(name, None)
 
     def _note_back(self, name: str) -> None:
+        if (space := self._spaces.get(name)) is not None:
+            self.pauses[self.fault].append(time.time() - space._session._lost_at)
         if self._kill is None or name not in self._at:
             return
         was_at = self._at.pop(name)
         if was_at == self._kill.url:
             self.back_seconds.append(time.monotonic() - self._kill.at)
-        elif self._moved.get(was_at, 0.0) < self._kill.at - _MOVED_SECONDS:
+        elif not self.are_relayed and self._moved.get(was_at, 0.0) < self._kill.at - _MOVED_SECONDS:
             self.interrupted.append(name)

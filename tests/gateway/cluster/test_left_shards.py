@@ -24,7 +24,7 @@ from tests.waiting import HANG_SECONDS, bounded, until
 @pytest.fixture(autouse=True)
 def _what_is_told_is_known_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine."""
-    monkeypatch.setattr(served_exchange, "_FRESH_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr(served_exchange, "FRESH_SECONDS", HANG_SECONDS)
 
 
 async def history_of(gateway: LocalGateway, limit: int = 7) -> tuple[list[str], list[Any]]:

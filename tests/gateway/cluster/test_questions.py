@@ -34,7 +34,7 @@ START: dict[str, Any] = SHARED | {"cluster": SHARDS, "spaces": SPACES}
 @pytest.fixture(autouse=True)
 def _what_is_told_is_known_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine."""
-    monkeypatch.setattr(served_exchange, "_FRESH_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr(served_exchange, "FRESH_SECONDS", HANG_SECONDS)
 
 
 @asynccontextmanager

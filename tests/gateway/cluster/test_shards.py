@@ -18,10 +18,11 @@ import yaml
 from moot.cli import main
 from moot.config import load
 from moot.config.configuration import Configuration
-from moot.errors import ConnectionLost, MootError
+from moot.errors import ConnectionLost, MootError, UsageError
 from moot.gateway.cluster import cluster_status
 from moot.gateway.cluster.cluster_node import ClusterNode
 from moot.gateway.cluster.nats import status_exchange
+from moot.gateway.cluster.nats.shared_log import SharedLog
 from moot.gateway.created_spaces import CLUSTER_FILE
 from moot.participant import connect
 from moot.protocol.close_codes import MOVED, REMOVED
@@ -223,6 +224,25 @@ async def test_what_cannot_be_left_or_served_is_refused_and_the_gateway_goes_on(
             mark.write_bytes(before)
             assert (await a.admin("POST", "cluster/shards/4")).json()["changed"]
             await a.join("alice")
+
+
+async def test_a_try_to_serve_that_fails_half_way_leaves_nothing_behind(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log does not answer any more when its spaces are open already."""
+    async with start("a", cluster=SHARDS) as a, start("b", cluster=SHARDS):
+        await node(a).leave(LAB)
+
+        async def fail(_log: SharedLog, _epoch: int) -> None:
+            assert node(a).shards[LAB].orders
+            raise UsageError("the log does not answer")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(SharedLog, "begin", fail)
+            assert "the log does not answer" in await refused(a, "POST", str(LAB))
+        assert node(a).shards[LAB].state == "not served"
+        assert (await a.admin("POST", f"cluster/shards/{LAB}")).json()["changed"]
+        await a.join("alice")
 
 
 async def test_a_file_that_is_older_than_the_cluster_does_not_come_back_with_a_shard(

@@ -85,7 +85,7 @@ async def test_three_gateways_that_start_together_all_serve(
 def die(gateway: LocalGateway) -> None:
     """End without a word to the log, as a kill does."""
     assert gateway.gateway.node is not None
-    for shard in gateway.gateway.node.shards:
+    for shard in gateway.gateway.node.served:
         shard.log.writer.epoch = 0
 
 

@@ -38,7 +38,7 @@ empty a gateway before it stops, one shard after the other; stopping it does the
 
 It is refused for a shard that no other gateway serves, and for shard 0, which tells who lives. Until the
 gateway serves them again (moot cluster serve), or starts anew, it answers 503 for their spaces, and for what
-concerns all spaces.
+concerns all spaces. Where gateways share their shards (serves: shared), another one begins first.
 """
 _ABOUT_SERVE = """\
 Lets a gateway serve shards that it has left: it begins at their newest snapshots, reads what came since, and
@@ -175,9 +175,10 @@ def _print_status(status: dict[str, Json]) -> None:
     print_table(TextTable(columns, [_gateway_row(each) for each in gateways], right=(3, 4, 5)))
     print()
     answering = [each for each in gateways if each["shards"]]
-    heads = ("SHARD", "LEADER", "COPIES", "LAST", *(f"READ BY {each['name']}" for each in answering))
+    heads: tuple[str, ...] = ("SHARD", "LEADER", "COPIES", "SERVED BY", "LAST")
+    heads += tuple(f"READ BY {each['name']}" for each in answering)
     rows = [_stream_row(stream, answering) for stream in nats["streams"]]
-    print_table(TextTable(heads, rows, right=range(3, len(heads))))
+    print_table(TextTable(heads, rows, right=range(4, len(heads))))
     print()
     states = list(_state_rows(answering))
     if states:
@@ -209,10 +210,21 @@ def _stream_row(stream: dict[str, Json], gateways: Iterable[dict[str, Json]]) ->
         next((str(each["position"]) for each in gateway["shards"] if each["shard"] == stream["shard"]), "–")
         for gateway in gateways
     ]
+    shard, served = str(stream["shard"]), service_of(stream)
     if not stream["answers"]:
-        return (str(stream["shard"]), "no answer", "?", "?", *positions)
+        return (shard, "no answer", "?", served, "?", *positions)
     copies = f"{stream['current_copies']} of {stream['copies']}"
-    return (str(stream["shard"]), str(stream["leader"] or "–"), copies, str(stream["last"]), *positions)
+    return (shard, str(stream["leader"] or "–"), copies, served, str(stream["last"]), *positions)
+
+
+def service_of(stream: dict[str, Json]) -> str:
+    """Who serves a shard, and behind an arrow to whom it moves. Earlier releases do not tell."""
+    served, to = stream.get("served_by", []), stream.get("share_of")
+    # For some seconds both serve.
+    leaving = [each for each in served if to and each != to]
+    if not leaving and (served or not to):
+        return ", ".join(served) or "–"
+    return f"{', '.join(leaving) or '–'} → {to}"
 
 
 def _state_rows(gateways: Iterable[dict[str, Json]]) -> Iterable[Sequence[str]]:

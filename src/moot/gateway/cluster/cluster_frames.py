@@ -1,7 +1,7 @@
 """Frames of streams on one gateway of a cluster.
 
 They are not in the log, so nothing orders them behind a revocation. A gateway therefore passes a frame on
-only if it knew the whole log `frame_stale_seconds` ago or later: who was revoked before then is not heard.
+only if it knew the whole log FRAME_STALE_SECONDS ago or later: who was revoked before then is not heard.
 While streams are open it proves that more often than its heartbeats would, with empty messages in the log.
 """
 
@@ -23,7 +23,9 @@ from moot.space.config import SessionId
 
 # What waits to be sent to other gateways; more is dropped, as frames are when anybody is too slow.
 _MAX_OUTGOING_FRAMES: Final = 1_000
-# What is known of the log is proven anew when it is so old, as a part of frame_stale_seconds.
+# Frames of streams stop when what this gateway knows of the log is so old.
+FRAME_STALE_SECONDS: Final = 1.0
+# What is known of the log is proven anew when it is so old, as a part of that.
 _PROVE_AT: Final = 0.4
 
 
@@ -70,18 +72,18 @@ class ClusterFrames:
             self._relay.release()
 
     def prove_fresh(self) -> None:
-        """To be called several times in `frame_stale_seconds`."""
+        """To be called several times in FRAME_STALE_SECONDS."""
         for shard in self._shards:
             if shard.state != "served":
                 continue
-            if shard.log.age_seconds > _PROVE_AT * self._config.frame_stale_seconds and any(
+            if shard.log.age_seconds > _PROVE_AT * FRAME_STALE_SECONDS and any(
                 order.space.state.streams.open for order in shard.orders.values()
             ):
                 shard.log.writer.probe()
 
     def _is_fresh(self, space: str) -> bool:
         shard = self._shard_of(space)
-        return shard.state == "served" and shard.log.age_seconds <= self._config.frame_stale_seconds
+        return shard.state == "served" and shard.log.age_seconds <= FRAME_STALE_SECONDS
 
     async def _send(self, relay: FrameRelay) -> None:
         while True:

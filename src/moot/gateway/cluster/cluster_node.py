@@ -1,9 +1,9 @@
 """A gateway's place in its cluster: it appends the inputs of its members to the log, applies what the log
 brings to the spaces, and knows when it is cut off.
 
-    start:  connect ─▶ serve the common shard ─▶ serve all the others
+    start:  connect ─▶ serve the common shard ─▶ serve all the others, or those of its share
     later:  heartbeat back within a second      serves
-            not for frame_stale_seconds         no frames of streams
+            not for FRAME_STALE_SECONDS         no frames of streams
             not for unavailable_seconds         what waits is refused, and nothing new is taken
             not for stale_seconds               connections are closed: their members go elsewhere
             what cannot be mended in place      the process ends, and its next start begins at a snapshot
@@ -20,10 +20,12 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import InvalidOperation, InvalidRequest, Unavailable, UsageError
+from moot.gateway.cluster import cluster_frames
 from moot.gateway.cluster.cluster_frames import ClusterFrames
 from moot.gateway.cluster.cluster_shard import Shard
 from moot.gateway.cluster.cluster_status import ClusterStatus
@@ -42,6 +44,7 @@ from moot.gateway.cluster.nats.served_exchange import ServedExchange, ServedShar
 from moot.gateway.cluster.nats.shared_values import SharedValues
 from moot.gateway.cluster.nats.snapshot_store import SnapshotStore
 from moot.gateway.cluster.shard_service import ShardService
+from moot.gateway.cluster.shard_sharing import ShardSharing, place_of
 from moot.gateway.cluster.shard_snapshots import ShardSnapshots
 from moot.gateway.cluster.shard_takeover import ShardTakeover
 from moot.gateway.cluster.shared_input import encode_shared_input
@@ -106,12 +109,14 @@ class ClusterNode:
         self.status = ClusterStatus(self)
         self._service: ShardService
         self._exchange: ServedExchange
-        self._shard_takeover: ShardTakeover
+        # What lets it serve shards by itself: its share of them, or those that nobody serves.
+        self.sharing: ShardSharing | None = None
+        self._shard_takeover: ShardTakeover | ShardSharing
         self._takeover: list[asyncio.Task[None]] = []
         # What passes members on whose space is not served here, where there are several shards.
         self.relay: GatewayRelay | None = None
-        # One shard begins or ends at a time, for operators.
-        self._turn = asyncio.Lock()
+        # A shard begins or ends at a time.
+        self._turns = [asyncio.Lock() for _ in self.shards]
         self._moving: list[asyncio.Task[bool]] = []
         # Told of each shard that is served from now on, and of each that is not.
         self.on_served: Callable[[Shard], None] = lambda _shard: None
@@ -138,31 +143,41 @@ class ClusterNode:
         )
         self._service = ShardService(self, self._spaces, connection, snapshots)
         await self.frames.start(connection, self._tasks)
-        self._exchange = ServedExchange(
-            connection.client,
-            f"{config.name}.served",
-            lambda: ServedShards(
-                self.name,
-                frozenset(shard.index for shard in self.served),
-                None if self.relay is None else self.relay.own_address,
-            ),
-        )
+        self._exchange = ServedExchange(connection.client, f"{config.name}.served", self._tell_served)
+        if config.serves == "shared":
+            self.sharing = ShardSharing(self, self._exchange)
         await self._service.start(self.common)
         # From here on others take it for one that lives, and wait for its word.
         await self._exchange.start(self._tasks)
-        started = (self._service.start(shard) for shard in self.shards[1:])
+        wanted = list(range(1, len(self.shards)))
+        if self.sharing is not None and self._service.others:
+            # Who comes alone brings its file with it, into all shards.
+            wanted = await self.sharing.own_share()
+        started = (self._service.start(self.shards[index]) for index in wanted)
         for outcome in await asyncio.gather(*started, return_exceptions=True):
             if outcome is not None:
                 raise outcome
         self.is_started = True
         # Without it this gateway would not know that it is cut off.
         self._tasks.start(self.common.log.guard(self._watch()))
-        self._shard_takeover = ShardTakeover(self, self._exchange)
+        self._exchange.tell_now()
+        self._shard_takeover = self.sharing or ShardTakeover(self, self._exchange)
         self._takeover = [asyncio.create_task(self.common.log.guard(self._shard_takeover.run()))]
         if self.relay is not None:
             self._tasks.start(self._start_relay(self.relay))
         # Only now: whoever answers serves.
         await self.status.start(connection)
+
+    def _tell_served(self) -> ServedShards:
+        sharing = self.sharing
+        return ServedShards(
+            self.name,
+            frozenset(shard.index for shard in self.served),
+            None if self.relay is None else self.relay.own_address,
+            place=place_of(self.config, self.name),
+            refuses=frozenset() if sharing is None else sharing.refuses,
+            is_leaving=sharing is not None and sharing.is_leaving,
+        )
 
     async def _start_relay(self, relay: GatewayRelay) -> None:
         await relay.start(SharedValues(self.config, lambda: self.connection))
@@ -178,20 +193,25 @@ class ClusterNode:
         await asyncio.gather(*(self._service.stop(shard, until) for shard in opened))
         await self._tasks.close()
 
+    async def hand_over(self) -> None:
+        """This gateway is about to stop: others serve its share first, should there be any."""
+        if self.sharing is not None and self.is_started and not self.is_unavailable:
+            await self.sharing.hand_over()
+
     async def serve(self, index: int) -> bool:
-        """Serve a shard from now on, for an operator; whether it was not served. Raises Refused."""
+        """Serve a shard from now on; whether it was not served. Raises Refused."""
         return await self._move(index, self._serve)
 
-    async def leave(self, index: int) -> bool:
-        """Serve a shard no longer: its members go to another gateway. Whether it was. Raises Refused."""
-        return await self._move(index, self._leave)
+    async def leave(self, index: int, successor: str | None = None) -> bool:
+        """Serve it no longer, for another one does: this, if it is named. Whether it was. Raises Refused."""
+        return await self._move(index, partial(self._leave, successor))
 
     async def _move(self, index: int, move: Callable[[Shard], Awaitable[bool]]) -> bool:
         if not 0 <= index < len(self.shards):
             raise InvalidRequest(f"the shards of this cluster are 0 to {len(self.shards) - 1}")
 
         async def take_turn() -> bool:
-            async with self._turn:
+            async with self._turns[index]:
                 return await move(self.shards[index])
 
         task = asyncio.create_task(take_turn())
@@ -220,7 +240,7 @@ class ClusterNode:
         self._exchange.note_change()
         return True
 
-    async def _leave(self, shard: Shard) -> bool:
+    async def _leave(self, successor: str | None, shard: Shard) -> bool:
         if shard is self.common:
             raise InvalidOperation("every gateway serves shard 0, which tells who lives: stop this gateway")
         if shard.state != "served":
@@ -231,7 +251,8 @@ class ClusterNode:
             async with asyncio.timeout(self.config.unavailable_seconds):
                 await shard.log.wait_known(time.monotonic())
         self.check_current(shard)
-        if next(shard.table.others_of(self.name), None) is None:
+        others = [name for name, _ in shard.table.others_of(self.name)]
+        if not others or successor not in (None, *others):
             raise InvalidOperation(
                 f"no other gateway serves shard {shard.index}, and its members would find nobody: let "
                 "another one serve it first"
@@ -299,7 +320,9 @@ class ClusterNode:
         ]
 
     def shard_of(self, space: str) -> Shard:
-        return self.shards[zlib.crc32(space.encode()) % len(self.shards)]
+        # Of shards that are shared, the common one has no spaces.
+        first = int(self.config.serves == "shared")
+        return self.shards[first + zlib.crc32(space.encode()) % (len(self.shards) - first)]
 
     def serves(self, space: str) -> bool:
         """Whether this gateway knows that space, if there is one of that name."""
@@ -377,7 +400,7 @@ class ClusterNode:
         return self.failed.done() or self.age_seconds > self.config.unavailable_seconds
 
     async def _watch(self) -> None:
-        look_seconds = min(_LOOK_SECONDS, self.config.frame_stale_seconds / 4)
+        look_seconds = min(_LOOK_SECONDS, cluster_frames.FRAME_STALE_SECONDS / 4)
         moved_at = time.monotonic()
         while True:
             await asyncio.sleep(look_seconds)

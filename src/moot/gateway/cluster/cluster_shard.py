@@ -67,6 +67,8 @@ class Shard:
         # Its name in NATS.
         self.stream = stream
         self.state: ShardState = "not served"
+        # By `time.monotonic`.
+        self.served_since = 0.0
         self.table = GatewayTable(gone_beats)
         self.clock = LogClock()
         self.parts = InputParts()

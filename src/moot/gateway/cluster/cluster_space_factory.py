@@ -175,14 +175,15 @@ class ClusterSpaceFactory(SpaceFactory):
                     MOVED, "this gateway stops to serve this space: connect to another one"
                 )
 
-    async def close_spaces(self, shard: Shard) -> None:
-        """Let go of its spaces, with everything on disk."""
+    async def close_spaces(self, shard: Shard, *, was_served: bool) -> None:
+        """Let go of its spaces, with everything on disk. Who was not served, nobody was told of."""
         left = [name for name in self._opened if self.node.shard_of(name) is shard]
         hosts = [self._opened.pop(name) for name in left]
         await asyncio.gather(*(host.stop() for host in hosts))
         for host in hosts:
             self._close_outputs(host.name)
-            await self.on_left(host)
+            if was_served:
+                await self.on_left(host)
 
     def config_like(self, name: str, like: str) -> SpaceConfig:
         settings = self._latest.spaces.get(like) or self._configuration.spaces[like]

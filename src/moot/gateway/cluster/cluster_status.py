@@ -33,7 +33,6 @@ _COMPARE_SECONDS: Final = 3.0
 _COMPARE_AGAIN_SECONDS: Final = 0.05
 # Of gateway.cluster, what each gateway goes by on its own.
 _SETTINGS: Final = (
-    "frame_stale_seconds",
     "unavailable_seconds",
     "stale_seconds",
 )
@@ -87,6 +86,8 @@ class ClusterStatus:
                 if not order.journaled.journal.writable
             ),
             has_in_file=space in node.configs if space else None,
+            begins=[shard.index for shard in node.shards if shard.state == "starting"],
+            refuses=[] if node.sharing is None else sorted(node.sharing.refuses),
         )
 
     def _own_state(self) -> GatewayState:
@@ -132,7 +133,7 @@ class ClusterStatus:
         return {
             "cluster": node.config.name,
             "answered_by": node.name,
-            "nats": self._describe_nats(streams),
+            "nats": self._describe_nats(streams, statuses),
             "gateways": [
                 *(_describe_gateway(status, streams) for status in statuses.values()),
                 *(self._describe_silent(name, is_alive=name in missing) for name in silent),
@@ -143,6 +144,7 @@ class ClusterStatus:
     def _shard_problems(self, statuses: Iterable[GatewayStatus]) -> Iterator[str]:
         """What members of some spaces notice."""
         served = {each.shard for status in statuses for each in status.shards}
+        served |= {index for status in statuses for index in status.begins}
         for shard in self._node.shards:
             if shard.index not in served:
                 yield (
@@ -155,7 +157,10 @@ class ClusterStatus:
         node = self._node
         if wanted not in (None, node.name):
             raise InvalidOperation(f"this is gateway {node.name}: ask the other one at its own address")
-        is_changed = await (node.serve(index) if serve else node.leave(index))
+        if node.sharing is not None:
+            is_changed = await (node.sharing.accept(index) if serve else node.sharing.refuse(index))
+        else:
+            is_changed = await (node.serve(index) if serve else node.leave(index))
         return {
             "gateway": node.name,
             "changed": is_changed,
@@ -209,9 +214,10 @@ class ClusterStatus:
 
     async def _hash_states(self) -> dict[int, int]:
         """Let all gateways hash their states at one message of each shard; returns which, by shard."""
-        if not self._node.serves_all:
+        node = self._node
+        if node.sharing is None and not node.serves_all:
             raise Unavailable("this gateway does not serve all shards: ask one that does")
-        done = await asyncio.gather(*(self._hash_shard(shard) for shard in self._node.shards))
+        done = await asyncio.gather(*(self._hash_shard(shard) for shard in node.served))
         return dict(done)
 
     async def _hash_shard(self, shard: Shard) -> tuple[int, int]:
@@ -260,7 +266,7 @@ class ClusterStatus:
     def _known(self) -> set[str]:
         return {name for shard in self._node.served for name in shard.table.known}
 
-    def _describe_nats(self, streams: Streams) -> dict[str, Json]:
+    def _describe_nats(self, streams: Streams, statuses: Statuses) -> dict[str, Json]:
         client = None if self._connection is None else self._connection.client
         url = None if client is None or not self.is_connected else client.connected_url
         return {
@@ -270,8 +276,20 @@ class ClusterStatus:
             "version": None if client is None or url is None else server_version(client),
             "streams": [
                 _describe_stream(shard, streams[shard.index], self._node.config.replicas)
+                | self._describe_service(shard.index, statuses)
                 for shard in self._node.shards
             ],
+        }
+
+    def _describe_service(self, index: int, statuses: Statuses) -> dict[str, Json]:
+        """Who serves a shard, and who shall where gateways share them: what differs is moving."""
+        sharing = self._node.sharing
+        return {
+            "served_by": [
+                name for name, each in statuses.items() if any(one.shard == index for one in each.shards)
+            ],
+            "begins_at": [name for name, each in statuses.items() if index in each.begins],
+            "share_of": None if sharing is None or index == 0 else sharing.server_of(index),
         }
 
     def _describe_silent(self, name: str, *, is_alive: bool) -> dict[str, Json]:

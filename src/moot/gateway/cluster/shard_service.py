@@ -61,7 +61,7 @@ class ShardService:
         self._snapshots = snapshots
         self._applier = LogApplier(node.config, node.configs, spaces, snapshots)
         # Gateways that lived when this one came: it brings its file with it if there were none.
-        self._others: list[str] = []
+        self.others: list[str] = []
 
     async def start(self, shard: Shard) -> None:
         """Serve a shard. Raises UsageError when that cannot be: then it has to be stopped."""
@@ -72,12 +72,12 @@ class ShardService:
         known = shard.table.known.get(self._node.name)
         await shard.log.begin(1 if known is None else known.epoch + 1)
         await self._announce(shard)
-        shard.state = "served"
+        shard.state, shard.served_since = "served", time.monotonic()
         self._spaces.serve(shard)
 
     async def stop(self, shard: Shard, until: float) -> None:
         """Serve a shard no longer; what its members did last is written until then, by the loop's clock."""
-        shard.state = "stopping"
+        was_served, shard.state = shard.state == "served", "stopping"
         self._spaces.let_go(shard)
         try:
             if shard.log.writer.epoch and not await shard.log.end(_own_input("stopped"), until):
@@ -88,8 +88,10 @@ class ShardService:
         finally:
             await shard.log.stop()
             # Whatever NATS does, the journals go to disk.
-            await self._spaces.close_spaces(shard)
-            shard.state = "not served"
+            try:
+                await self._spaces.close_spaces(shard, was_served=was_served)
+            finally:
+                shard.state = "not served"
 
     async def _open(self, shard: Shard) -> None:
         """Read the log to its end, from the newest snapshot."""
@@ -165,7 +167,7 @@ class ShardService:
         def note_others(_outcome: Outcome) -> None:
             # Of several that start together, the first in the log is alone.
             if is_common:
-                self._others = [name for name, known in shard.others_of(node.name) if known.version]
+                self.others = [name for name, known in shard.others_of(node.name) if known.version]
 
         shard.log.writer.append(_own_input("started", who=__version__), note_others)
         missing = [name for name in node.configs if node.shard_of(name) is shard and name not in shard.orders]
@@ -204,7 +206,7 @@ class ShardService:
         """A gateway that comes alone brings its file and its address with it; others are told what differs,
         and so is one that runs: what it does not serve was perhaps reloaded by others."""
         node = self._node
-        is_alone = not (self._others or node.is_started)
+        is_alone = not (self.others or node.is_started)
         made = {
             name: self._spaces.config_like(name, like)
             for name, like in shard.likes.items()
@@ -225,7 +227,7 @@ class ShardService:
             node.differing[name] = (differ, cluster)
             log.warning(
                 "this configuration differs: the cluster's is in force, reload to change it everywhere",
-                extra={"space": name, "differs": differ, "others": self._others},
+                extra={"space": name, "differs": differ, "others": self.others},
             )
 
 

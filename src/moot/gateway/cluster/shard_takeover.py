@@ -8,10 +8,8 @@ reaches none of those that tell to serve their shard, need not be right either: 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from moot.errors import Refused
@@ -40,9 +38,7 @@ class ShardTakeover:
 
     async def run(self) -> None:
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._exchange.news.wait(), _LOOK_SECONDS)
-            self._exchange.news.clear()
+            await self._exchange.wait_news(_LOOK_SECONDS)
             for index in self._unserved_shards():
                 await self._take_over(index)
 

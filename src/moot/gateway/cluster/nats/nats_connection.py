@@ -45,6 +45,8 @@ _NO_PEERS: Final = frozenset({10005, 10074})
 _OVERLAP: Final = 10065
 _NAME_IN_USE: Final = 10058
 _NO_STORAGE: Final = frozenset({10023, 10028, 10047})
+# What clusters have that were made before there were these settings.
+_BEFORE: Final = {"moot_keep_log": "False", "moot_serves": "all"}
 # Reply, data, and headers as they came. It must not raise.
 OnRawMessage = Callable[[bytes, bytes, bytes | None], None]
 
@@ -290,8 +292,7 @@ async def use_stream(
             "give this cluster another name (gateway.cluster.name)"
         )
     for key, value in _agreed(config).items():
-        # Clusters of before keep_log did not.
-        made_with = found.get(key, "False" if key == "moot_keep_log" else None)
+        made_with = found.get(key, _BEFORE.get(key))
         if made_with != value:
             setting = key.removeprefix("moot_")
             raise UsageError(
@@ -309,6 +310,7 @@ async def use_stream(
 def _agreed(config: ClusterConfig) -> dict[str, str]:
     """What all gateways must have alike, or they would come to different states."""
     return {
+        "moot_serves": config.serves,
         "moot_shards": str(config.shards),
         "moot_heartbeat_seconds": str(config.heartbeat_seconds),
         "moot_gone_seconds": str(config.gone_seconds),

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -16,6 +17,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS
+from moot.gateway.cluster.shard_shares import Sharer
 from moot.net.relay_connection import RelayAddress
 from moot.resilience.task_set import TaskSet
 
@@ -23,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _TELL_SECONDS: Final = 1.0
 # What was told before that is not known any more.
-_FRESH_SECONDS: Final = 3.0
+FRESH_SECONDS: Final = 3.0
 _MAX_GATEWAYS: Final = 256
 
 
@@ -34,6 +36,10 @@ class ServedShards(msgspec.Struct, frozen=True):
     shards: frozenset[int]
     # How it is reached by gateways that relay to it.
     address: RelayAddress | None = None
+    # With `serves: shared`: what its share is drawn from, what it leaves to others, and whether it ends.
+    place: str = ""
+    refuses: frozenset[int] = frozenset()
+    is_leaving: bool = False
 
 
 _decoder: Final = msgspec.json.Decoder(ServedShards)
@@ -46,12 +52,20 @@ class ServedExchange:
         self._client = client
         self._subject = subject
         self._own = own
-        self._told: dict[str, tuple[float, frozenset[int]]] = {}
+        self._told: dict[str, tuple[float, ServedShards]] = {}
+        # Since when each has told so of a shard without a break.
+        self._since: dict[str, dict[int, float]] = {}
         self._addresses: dict[str, tuple[RelayAddress, frozenset[int]]] = {}
         self._is_changed = asyncio.Event()
         self._changed_at = 0.0
         # Set by what others tell, and at each change of our own.
         self.news = asyncio.Event()
+
+    async def wait_news(self, seconds: float) -> None:
+        """Wait for news, for so long at most."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.news.wait(), seconds)
+        self.news.clear()
 
     async def start(self, tasks: TaskSet) -> None:
         await self._client.subscribe(self._subject, cb=self._take)
@@ -68,13 +82,24 @@ class ServedExchange:
 
         Whoever left a shard did so because another one serves it, which may have told that too early.
         """
-        told_at, shards = self._told.get(gateway, (0.0, None))
-        return shards if told_at > max(self._changed_at, time.monotonic() - _FRESH_SECONDS) else None
+        told_at, told = self._told.get(gateway, (0.0, None))
+        is_known = told_at > max(self._changed_at, time.monotonic() - FRESH_SECONDS)
+        return told.shards if told is not None and is_known else None
 
     def gateways_of(self, shard: int) -> list[str]:
         """Those that have told to serve it, which may not be so any more."""
-        since = time.monotonic() - _FRESH_SECONDS
-        return [name for name, (told_at, shards) in self._told.items() if told_at > since and shard in shards]
+        return [name for name, (_, told) in self._fresh() if shard in told.shards]
+
+    def sharers(self) -> dict[str, Sharer]:
+        """Those that have told a moment ago, this one among them as long as it reaches them."""
+        return {
+            name: Sharer(told.place or name, at, self._since[name], told.refuses, told.is_leaving)
+            for name, (at, told) in self._fresh()
+        }
+
+    def _fresh(self) -> list[tuple[str, tuple[float, ServedShards]]]:
+        since = time.monotonic() - FRESH_SECONDS
+        return [each for each in self._told.items() if each[1][0] > since]
 
     def address_of(self, gateway: str, shard: int) -> RelayAddress | None:
         """How a gateway is reached that told to serve this shard, however long ago."""
@@ -93,11 +118,19 @@ class ServedExchange:
         except msgspec.MsgspecError:
             log.warning("what a gateway serves cannot be read")
             return
+        self.note(told)
+        self.news.set()
+
+    def note(self, told: ServedShards) -> None:
+        """A gateway has told this now."""
         if told.gateway in self._told or len(self._told) < _MAX_GATEWAYS:
-            self._told[told.gateway] = time.monotonic(), told.shards
+            now = time.monotonic()
+            before, _ = self._told.get(told.gateway, (0.0, None))
+            kept = self._since.get(told.gateway, {}) if before > now - FRESH_SECONDS else {}
+            self._since[told.gateway] = {shard: kept.get(shard, now) for shard in told.shards}
+            self._told[told.gateway] = now, told
             if told.address is not None:
                 self._addresses[told.gateway] = told.address, told.shards
-        self.news.set()
 
     async def _tell(self) -> None:
         while True:

@@ -68,6 +68,9 @@ class GatewayStatus(msgspec.Struct, frozen=True):
     unwritten_journals: list[str] = []
     # Whether the space that was asked about is in its file, also if it does not serve it; None: not asked.
     has_in_file: bool | None = None
+    # Shards that it begins to serve just now, and those that it leaves to others.
+    begins: list[int] = []
+    refuses: list[int] = []
 
 
 class StatusQuestion(msgspec.Struct, frozen=True):
