@@ -71,7 +71,9 @@ async def test_history_with_a_hole_says_so_and_is_read_across_it(
         assert pages[-1]["end"] == "beginning"
 
 
-async def test_a_copy_that_goes_on_later_says_that_it_has_a_hole(start: StartGateway) -> None:
+async def test_a_copy_that_goes_on_later_has_a_hole_that_others_fill_while_they_live(
+    start: StartGateway,
+) -> None:
     """As when a gateway was away for longer than the log goes back: it begins at a snapshot."""
     often = {"snapshot_inputs": 20}
     async with start("a", cluster=often) as a:
@@ -81,13 +83,29 @@ async def test_a_copy_that_goes_on_later_says_that_it_has_a_hole(start: StartGat
         alice = await a.join("alice")
         node = a.gateway.node
         assert node is not None
-        stored = node.shards[0].purgeable
+        stored, said = node.shards[0].purgeable, ["before"]
         while node.shards[0].purgeable == stored:
-            await alice.ask("chat", {"text": "between"})
+            await alice.ask("chat", {"text": f"between {len(said)}"})
+            said.append(f"between {len(said)}")
         async with start("b", cluster=often) as b:
-            page = await _page(b)
-            assert _texts(page)[0] == "before"
-            assert page["gap"] is True
+            assert await _read_all(b) == (said, False)
+    async with start("b", cluster=often) as b:
+        texts, has_gap = await _read_all(b)
+        # The hole may be where nobody chatted.
+        assert texts[0] == "before"
+        assert ([each for each in said if each in texts], has_gap) == (texts, True)
+
+
+async def _read_all(gateway: LocalGateway) -> tuple[list[str], bool]:
+    """All texts, the oldest first, and whether a page says that something is missing."""
+    pages = [await _page(gateway)]
+    while (before := pages[-1]["before"]) is not None:
+        pages.append(await _page(gateway, before=str(before)))
+        assert len(pages) < 50
+    assert pages[-1]["end"] in ("beginning", "not_a_member")
+    return [text for page in reversed(pages) for text in _texts(page)], any(
+        page.get("gap") is True for page in pages
+    )
 
 
 async def _fill_up(gateway: LocalGateway, alice: Client) -> None:

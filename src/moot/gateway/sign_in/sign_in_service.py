@@ -299,7 +299,7 @@ class SignInService:
             # all of that person's.
             keys = [key_of("sid", claims, "sid"), *map(without_session, keys)]
         # Never "signed out" for what nobody knows.
-        is_nobodys = not has_subject and not self._knows_key(keys[0])
+        is_nobodys = not has_subject and not any(keys[0] in token.keys for token in self._tokens())
         # Until then, and no later: a logout token that comes again ends no newer session.
         await self._end(keys, verified.provider.issuer, verified, verified.issued)
         if not self.serves_all():
@@ -333,10 +333,6 @@ class SignInService:
             if member.subject and any(each.known_as == subject for each in member.signed_in.values())
         }
         return [subject, *sorted(accounts - {subject})]
-
-    def _knows_key(self, key: str) -> bool:
-        """Whether a token of any space goes by this key."""
-        return any(key in token.keys for token in self._tokens())
 
     def _has_tokens_without_session(self, issuer: str) -> bool:
         """Whether a session that nobody is known by may be that of somebody whose token does not name it."""
@@ -389,7 +385,8 @@ class SignInService:
     async def reload(self, providers: Iterable[OidcConfig]) -> None:
         """Take other rules over: whoever they no longer mean is signed out, others get their new rights."""
         given = {config.issuer: config for config in providers}
-        rules = {issuer: given.get(issuer, _without_rules(old)) for issuer, old in self._rules.items()}
+        nobody = {issuer: msgspec.structs.replace(old, people=()) for issuer, old in self._rules.items()}
+        rules = {issuer: given.get(issuer, none) for issuer, none in nobody.items()}
         if rules == self._rules and self._is_in_effect:
             # Whom only another gateway of a cluster has seen would be signed out for nothing.
             return
@@ -450,7 +447,3 @@ class SignInService:
             await host.rights.sign_out(
                 token.keys[:1], "the rules", issued_before=token.issued_at, keep_seconds=MAX_LIFE_SECONDS
             )
-
-
-def _without_rules(config: OidcConfig) -> OidcConfig:
-    return msgspec.structs.replace(config, people=())

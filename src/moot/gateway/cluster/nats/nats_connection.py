@@ -45,6 +45,7 @@ _NO_PEERS: Final = frozenset({10005, 10074})
 _OVERLAP: Final = 10065
 _NAME_IN_USE: Final = 10058
 _NO_STORAGE: Final = frozenset({10023, 10028, 10047})
+_ALIKE: Final = ("serves", "shards", "heartbeat_seconds", "gone_seconds", "snapshot_inputs", "keep_log")
 # What clusters have that were made before there were these settings.
 _BEFORE: Final = {"moot_keep_log": "False", "moot_serves": "all"}
 # Reply, data, and headers as they came. It must not raise.
@@ -309,14 +310,7 @@ async def use_stream(
 
 def _agreed(config: ClusterConfig) -> dict[str, str]:
     """What all gateways must have alike, or they would come to different states."""
-    return {
-        "moot_serves": config.serves,
-        "moot_shards": str(config.shards),
-        "moot_heartbeat_seconds": str(config.heartbeat_seconds),
-        "moot_gone_seconds": str(config.gone_seconds),
-        "moot_snapshot_inputs": str(config.snapshot_inputs),
-        "moot_keep_log": str(config.keep_log),
-    }
+    return {f"moot_{name}": str(getattr(config, name)) for name in _ALIKE}
 
 
 def snapshots_bucket(config: ClusterConfig) -> str:
