@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from moot.gateway.cluster.nats import served_exchange
-from moot.gateway.hosting.journal_history import HistoryQuery, HistoryReader, read_page
+from moot.gateway.hosting.journal_history import HistoryPage, HistoryQuery, HistoryReader, read_page
+from moot.gateway.http import history_routes
 from moot.protocol.operation import Json
 from tests.gateway.cluster.conftest import StartGateway
 from tests.gateway.cluster.test_cluster_log import records_of, shared_entries, signed_by, wait_signed
 from tests.gateway.cluster.test_cursors import page_of
 from tests.gateway.cluster.test_kept_log import say
 from tests.gateway.cluster.test_questions import divided
-from tests.gateway.cluster.test_shards import LAB, SHARDS, node
+from tests.gateway.cluster.test_shards import LAB, SHARDS, get, node
 from tests.gateway.cluster.test_start_together import die
 from tests.gateway.running_gateway import LocalGateway, space_settings
 from tests.gateway.sign_in.test_chat_bindings import PEOPLE, code_of, post
@@ -84,6 +88,79 @@ async def test_what_nobody_has_any_more_is_told_as_a_gap(start: StartGateway) ->
         assert said == [True, "beginning", False]
         assert texts[:10] == [str(number) for number in range(10)]
         assert texts[10:] == [str(number) for number in range(80 - len(texts), 70)]
+
+
+async def test_what_was_decided_elsewhere_is_told_as_the_space_knows_it(start: StartGateway) -> None:
+    """Never that it is pending or over, where the own copy of the journal lacks the decision."""
+    cluster: dict[str, Json] = SHARDS | {"snapshot_inputs": 20, "gone_seconds": 10 * HANG_SECONDS}
+    async with bounded(), start("a", cluster=cluster) as a, start("b", cluster=cluster) as b:
+        alice, bob = await b.join("alice"), await b.join("bob")
+        call = {"method": "tools/call", "params": {"name": "pay", "arguments": {}}}
+        for id in ("p1", "p2", "p3"):
+            assert await alice.refused("mcp/proposal", call, to=["alice"], id=id) is None
+        await wait_signed(a, b)
+        await node(a).leave(LAB)
+        body = call | {"jsonrpc": "2.0", "id": 1}
+        assert await bob.refused("mcp/request", body, to=["alice"], about=["p1"], id="f1") is None
+        assert await bob.refused("mcp/reject", {"reason": "unsafe"}, about=["p2"]) is None
+        assert await alice.refused("mcp/proposal", call, to=["alice"], id="p4") is None
+        await say(alice, 0, 60)
+        await until(lambda: node(b).shards[LAB].snapshots >= 2)
+        await node(a).serve(LAB)
+        assert len(shared_entries(a)) < records_of(a).count - 20, "it began at a snapshot"
+        told = {each: (await get(each, "/spaces/lab/decisions")).json() for each in (a, b)}
+        decided = {
+            gateway: [(one["id"], one["status"], one["decided_by"]) for one in answer["decisions"]]
+            for gateway, answer in told.items()
+        }
+        assert decided[b] == [*decided[a], ("p4", "open", None)]
+        assert decided[a] == [
+            ("p1", "fulfilled", "bob"),
+            ("p2", "rejected", "bob"),
+            ("p3", "open", None),
+        ]
+        assert (told[a].get("gap"), told[b].get("gap")) == (True, None)
+        await until(lambda: all(signed_by(each).size == records_of(each).count for each in (a, b)))
+        receipt = await get(a, "/spaces/lab/receipts/p1")
+        assert receipt.status_code == 409
+        assert "another gateway's may have it" in receipt.json()["message"]
+        assert (await get(b, "/spaces/lab/receipts/p1")).status_code == 200
+        assert (await get(b, "/spaces/lab/receipts/p3")).status_code == 409
+
+
+async def test_pages_of_others_that_one_member_waits_for_keep_nobody_from_asking(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_routes, "PAGES_PER_SECOND", 1_000)
+    async with divided(start) as (a, b):
+        asked = 0
+        go_on = asyncio.Event()
+
+        async def answer(_facts: Json) -> Json:
+            nonlocal asked
+            asked += 1
+            await go_on.wait()
+            return None
+
+        b.gateway.directory.others.of_files["past"] = answer
+        monkeypatch.setattr(history_routes, "read_page", elsewhere)
+        pages = [asyncio.create_task(page_at(a, "/spaces/other/history")) for _ in range(30)]
+        await until(lambda: asked > 0)
+        # Of another member, too.
+        pages.append(asyncio.create_task(page_at(a, "/spaces/other/history", "t-bob")))
+        await until(lambda: asked > 1)
+        assert (await get(a, "/spaces")).status_code == 200
+        assert asked == 2
+        go_on.set()
+        assert {each.status_code for each in await asyncio.gather(*pages)} == {200}
+
+
+def elsewhere(_folder: Path, before: int | None, *_: Any, **__: Any) -> HistoryPage:
+    return HistoryPage([], before, "elsewhere")
+
+
+async def page_at(gateway: LocalGateway, path: str, token: str = "t-alice") -> httpx.Response:
+    return await get(gateway, path, token, before="5")
 
 
 async def test_a_chat_account_is_bound_in_a_space_that_is_served_elsewhere(start: StartGateway) -> None:

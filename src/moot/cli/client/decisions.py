@@ -61,10 +61,12 @@ def _report(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found["decisions"]))
         return 0
-    if not found["decisions"]:
+    if found["decisions"]:
+        print_table(_table(found["decisions"]))
+    else:
         print("no such decision")
-        return 0
-    print_table(_table(found["decisions"]))
+    if found.get("gap"):
+        print("some are missing: this gateway has not all of the journal, another one of its cluster may")
     if found["left_out"]:
         print(f"{found['left_out']} earlier ones are left out: --since and --until choose")
     return 0

@@ -103,7 +103,7 @@ def read_page(
             # Also where nothing of then is here: others are not asked for it.
             return HistoryPage([], None, "not_a_member")
         behind = None if before is None else next(records_before(folder, before + 1), None)
-        gap = behind is not None and behind.number > start and _gap_before(folder, behind, reader)
+        gap = behind is not None and behind.number > start and gap_before(folder, behind, is_copy=True)
         if gap == "elsewhere" and not over_gaps:
             return HistoryPage([], until, "elsewhere")
         has_gap = bool(gap)
@@ -116,7 +116,7 @@ def read_page(
             return HistoryPage(found[::-1], None, "not_a_member", has_gap)
         scanned += len(record.line)
         last = place
-        gap = record.number > start and _gap_before(folder, record, reader)
+        gap = record.number > start and gap_before(folder, record, is_copy=reader.by_time)
         if gap == "elsewhere" and not over_gaps:
             return HistoryPage(found[::-1], _behind(place, until), "elsewhere", has_gap)
         has_gap = has_gap or bool(gap)
@@ -149,13 +149,11 @@ def _behind(start: int, before: int | None) -> int:
     return start + 1 if before is None else min(start + 1, before)
 
 
-def _gap_before(
-    folder: Path, record: JournalRecord, reader: HistoryReader
-) -> Literal["lost", "elsewhere"] | None:
+def gap_before(folder: Path, record: JournalRecord, *, is_copy: bool) -> Literal["lost", "elsewhere"] | None:
     """Whether records are missing before this one, and where they may be."""
-    if not is_gap(record.line, is_copy=reader.by_time):
+    if not is_gap(record.line, is_copy=is_copy):
         return None
-    last, began = neighbours_of(folder, record.number) if reader.by_time else (0, 0)
+    last, began = neighbours_of(folder, record.number) if is_copy else (0, 0)
     return None if last + 1 == began else "elsewhere" if began else "lost"
 
 

@@ -11,6 +11,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -19,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from moot.errors import InvalidRequest
+from moot.gateway.hosting.journal_history import gap_before
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.http.history_routes import HistoryRoutes, settle
 from moot.gateway.http.http_replies import HEADERS, json_response
@@ -52,15 +54,19 @@ class _Report:
     def __init__(self) -> None:
         self.ledger = ProposalHistory(max_proposals=MAX_REPORTED + 1)
         self.numbers: dict[str, int] = {}
+        # The last record before which some are missing that another gateway may have.
+        self.gap = 0
         self._reader = JournalReader(self.ledger)
         # By proposal, and of all.
         self._bytes: dict[str, int] = {}
         self._total = 0
 
-    def catch_up(self, folder: Path, last: int, now: float) -> None:
+    def catch_up(self, folder: Path, last: int, now: float, *, is_copy: bool) -> None:
         """Read what the journal has since; blocks."""
         after = max(self._reader.position, last - MAX_RECORDS)
         for record in read_records(folder, after):
+            if is_copy and gap_before(folder, record, is_copy=True):
+                self.gap = record.number
             about = self._reader.read(record)
             if about is None:
                 continue
@@ -100,13 +106,16 @@ class DecisionRoutes:
         since, until = _time_of(given.get("since"), "since"), _time_of(given.get("until"), "until")
         host = identity.host
         found: list[HistoryProposal] = []
+        has_gap = False
         if host.journal.is_written:
             async with self._history.turn_of((host.name, identity.name)):
                 await settle(host)
                 report = self._reports.setdefault(host, _Report())
                 first, visible_since = await self._history.visible_from(identity)
                 last, now = host.journal.next_number - 1, host.journaled.clock()
-                await asyncio.to_thread(report.catch_up, host.journaled.folder, last, now)
+                folder, is_copy = host.journaled.folder, host.order.is_shared
+                await asyncio.to_thread(partial(report.catch_up, folder, last, now, is_copy=is_copy))
+                has_gap = bool(report.gap) and report.gap >= first
                 seen = [
                     each
                     for each in report.ledger
@@ -125,13 +134,14 @@ class DecisionRoutes:
                 )
         # It may have taken a while: a token that is void by now gets nothing.
         await self._history.identify(request)
-        return await asyncio.to_thread(_render, found, limit, form)
+        return await asyncio.to_thread(partial(_render, found, limit, form, has_gap=has_gap))
 
 
-def _render(found: Sequence[HistoryProposal], limit: int, form: str) -> Response:
+def _render(found: Sequence[HistoryProposal], limit: int, form: str, *, has_gap: bool) -> Response:
     told = [each.as_json() for each in found[-limit:]]
     if form == "json":
-        return json_response(200, {"decisions": told, "left_out": len(found) - len(told)})
+        body: dict[str, Json] = {"decisions": told, "left_out": len(found) - len(told)}
+        return json_response(200, body | ({"gap": True} if has_gap else {}))
     headers = {**HEADERS, "Content-Disposition": 'attachment; filename="decisions.csv"'}
     return Response(as_csv(told), media_type="text/csv; charset=utf-8", headers=headers)
 

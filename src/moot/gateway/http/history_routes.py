@@ -50,6 +50,8 @@ _BURST_SECONDS: Final = 2
 _MAX_WAITING: Final = 32
 # Members that wait: each of them for about a page of all others.
 _MAX_READERS: Final = 256
+# Pages that other gateways are asked for at a time: they use up a small part of all questions.
+_MAX_ELSEWHERE: Final = 8
 # An fsync takes some milliseconds.
 _SETTLE_SECONDS: Final = 0.5
 _PARAMETERS: Final = frozenset({"before", "limit", "text", "kind", "from", "id", "dialect"})
@@ -70,6 +72,7 @@ class HistoryRoutes:
         self._past = past
         self._rates = token_buckets(PAGES_PER_SECOND, PAGES_PER_SECOND * _BURST_SECONDS, max_keys=_MAX_KEYS)
         self._turn = asyncio.Lock()
+        self._elsewhere = asyncio.Semaphore(_MAX_ELSEWHERE)
         # Whoever has one in hand or waits for it.
         self._readers: dict[Reader, _OwnTurn] = {}
         self._starts: WeakKeyDictionary[SpaceHost, dict[str, int]] = WeakKeyDictionary()
@@ -88,7 +91,8 @@ class HistoryRoutes:
         async with self.turn_of((host.name, identity.name)):
             page, reader = await self._read(identity, before, wanted, dialect, limit)
         if page.end == "elsewhere" and before is not None and page.before == before:
-            found = await self._past.read(host, before, wanted, reader, identity.name, limit)
+            async with self.turn_of((host.name, identity.name), is_elsewhere=True):
+                found = await self._past.read(host, before, wanted, reader, identity.name, limit)
             if found is None:
                 async with self.turn_of((host.name, identity.name)):
                     page, _ = await self._read(identity, before, wanted, dialect, limit, over_gaps=True)
@@ -116,8 +120,9 @@ class HistoryRoutes:
             raise RequestRefused(AccessDenied(429, text, retry_after=wait_seconds))
 
     @asynccontextmanager
-    async def turn_of(self, reader: Reader) -> AsyncIterator[None]:
-        """Wait for this member's turn; raises RequestRefused when too many wait already."""
+    async def turn_of(self, reader: Reader, *, is_elsewhere: bool = False) -> AsyncIterator[None]:
+        """Wait for this member's turn, to read here or to ask other gateways; raises RequestRefused when too
+        many wait already."""
         own = self._readers.get(reader)
         if own is None:
             if len(self._readers) >= _MAX_READERS:
@@ -130,7 +135,7 @@ class HistoryRoutes:
         own.pages += 1
         try:
             # In this order: of each member, one page at most waits for those of others.
-            async with own.lock, self._turn:
+            async with own.lock, self._elsewhere if is_elsewhere else self._turn:
                 yield
         finally:
             own.pages -= 1

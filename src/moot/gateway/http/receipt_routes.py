@@ -22,6 +22,7 @@ from moot.evidence.receipt import MEDIA_TYPE, ROLES, WITHHELD, Receipt, Role, re
 from moot.evidence.receipt_maker import RECEIPT_KINDS, NotDecided, find_records, make_receipt, proofs_in
 from moot.gateway.access import AccessDenied
 from moot.gateway.evidence.log_keeper import LogKeeper
+from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.http.history_routes import HistoryRoutes, settle
 from moot.gateway.http.http_replies import HEADERS, denied
 from moot.store.journal_index import JournalIndex
@@ -72,13 +73,19 @@ class ReceiptRoutes:
                     await self._keeper.proof_of(host.name, max(each.number for each in records))
                 made = await asyncio.to_thread(_make, folder, about, records, withhold, unseen)
         except NotDecided as fault:
-            return denied(AccessDenied(409, str(fault)))
+            return denied(AccessDenied(409, _as_far_as_known(fault, host)))
         except UsageError as fault:
-            return denied(AccessDenied(404, str(fault)))
+            return denied(AccessDenied(404, _as_far_as_known(fault, host)))
         # It may have taken a while: a token that is void by now gets nothing.
         await self._history.identify(request)
         headers = {**HEADERS, "Content-Disposition": 'attachment; filename="receipt.json"'}
         return Response(made.as_bytes(), media_type=MEDIA_TYPE, headers=headers)
+
+
+def _as_far_as_known(fault: UsageError, host: SpaceHost) -> str:
+    """Of a copy of a cluster's journal, records may be missing."""
+    more = ", by this gateway's journal: another gateway's may have it" if host.order.is_shared else ""
+    return f"{fault}{more}"
 
 
 def _find(folder: Path, named: str) -> tuple[str, list[JournalRecord]]:

@@ -5,7 +5,7 @@ Refused envelopes decided nothing and are skipped. Records that no dialect can r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +13,10 @@ import msgspec
 
 from moot.errors import MalformedEnvelope
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import ANY_SIZE
+from moot.protocol.envelope import ANY_SIZE, rfc3339
+from moot.protocol.gateway_proposal import GatewayProposal
 from moot.protocol.proposal_life import RULE_KINDS
+from moot.space.proposals.proposal_ledger import ProposalLedger, ProposalRecord
 from moot.store.journal_reader import JournalRecord, read_records
 from moot.trust.history.proposal_history import HistoryProposal, ProposalHistory
 
@@ -40,6 +42,8 @@ class JournalReader:
         if record.text("in") not in _MESSAGE_INPUTS:
             if record.text("in") == "expire":
                 self.ledger.advance(record.time)
+            elif record.text("in") == "state":
+                self._restore(record)
             return None
         if not record.kind.startswith(_KIND_PREFIXES):
             return None
@@ -65,6 +69,22 @@ class JournalReader:
             self.ledger.observe(request, record.time, sender=record.text("who"))
         return about
 
+    def _restore(self, record: JournalRecord) -> None:
+        """What was decided where this journal has a gap is in no record of it, but the space knew it then."""
+        state = record.fields.get("state")
+        saved = state.get("ledger") if isinstance(state, dict) else None
+        known = ProposalLedger.load(saved).proposals if isinstance(saved, dict) else {}
+        for life in self.ledger:
+            if life.status == "withdrawn" or life.outcome in ("done", "failed"):
+                continue
+            found, was_fulfilled = known.get(life.id), life.status == "fulfilled"
+            if found is None:
+                self.ledger.forget(life.id, record.time)
+                continue
+            told = _as_told(found, heard={each.by for each in life.rejections})
+            self.ledger.restore_known(told, found.settled_at or record.time)
+            life.is_restored = life.status == "fulfilled" and not was_fulfilled
+
     def read_all(self, records: Iterable[JournalRecord]) -> None:
         for record in records:
             self.read(record)
@@ -72,6 +92,34 @@ class JournalReader:
     def catch_up(self, folder: Path) -> None:
         """Read what the journal has since the last call."""
         self.read_all(read_records(folder, self.position))
+
+
+def _as_told(record: ProposalRecord, *, heard: Collection[str]) -> GatewayProposal:
+    """As the gateway tells it; `heard`: whose rejections are known, with the rules behind them."""
+    rejected_by = [each for each in record.rejected_by if each not in heard]
+    return GatewayProposal(
+        record.id,
+        record.state,
+        expires_at=rfc3339(record.expires),
+        approvals_needed=record.approvals_needed,
+        approvals_missing=record.approvals_missing(),
+        exempt=[*record.exempt],
+        counters=[*record.counters],
+        changed_by=record.changed_by,
+        approved_by=[*record.approved_by],
+        rejected_by=[*rejected_by],
+        reject_reasons=[record.reject_reasons.get(by, "other") for by in rejected_by],
+        settled_by=record.settled_by,
+        fulfilled_by=record.fulfilled_by,
+        asked=[*record.asked],
+        waiting_for=[*record.waiting],
+        outcome=record.outcome,
+        reason=record.reason,
+        wants_input=record.wanted_input is not None,
+        failed=record.failed,
+        assessed_by=record.assessed_by,
+        note=record.note,
+    )
 
 
 def read_ledger(folder: Path, *, now: float | None = None) -> ProposalHistory:

@@ -61,6 +61,8 @@ class HistoryProposal(ProposalLife, eq=False, kw_only=True):
     response: str | None = None
     # Whether the tool has changed since: what was approved was another.
     outdated: bool = False
+    # That it was carried out is known from a state of the space alone, and not whether a rule decided.
+    is_restored: bool = False
     # What was proposed, where a changed version of it was approved: `case` is then what was carried out, and
     # rules learn from that.
     original: Case | None = None
@@ -146,7 +148,7 @@ class HistoryProposal(ProposalLife, eq=False, kw_only=True):
             # The proposal that it changes has the lesson, as its proposer's.
             return None
         # Who approved it may not be known: that the outcome is unknown can be all that was heard of it.
-        is_theirs = self.fulfilled_by not in (None, "", self.case.proposer)
+        is_theirs = not self.is_restored and self.fulfilled_by not in (None, "", self.case.proposer)
         return "approve" if self.status == "fulfilled" and is_theirs and not self.automated else None
 
     def reject(self, rejection: RejectionRecord) -> bool:
