@@ -355,19 +355,28 @@ class SpaceDirectory:
         member = host.space.state.roster.members.get(Name(name))
         return member is not None and member.subject is not None
 
-    def administrator(self, token: str | None, space: str | None = None) -> str | None:
-        """Who administers that space with this token, if anybody does; None means all of the gateway.
-
-        Raises Unavailable for whoever signs in, where this gateway does not know all that matters.
-        """
+    def administrator(self, token: str | None, space: str | None) -> str | None:
+        """Who administers that space with this token, or all that are served here, if anybody does."""
+        if space is not None and not self.serves(space):
+            # They may have been removed where this gateway does not look.
+            self.check_whole()
         hashed = hash_token(token or "")
         found = self.operator(hashed) if token else None
         if found is None and self.sign_in is not None and self.sign_in.takes(token or ""):
-            # They may have been removed where this gateway does not look.
-            if space is None or not self.serves(space):
-                self.check_whole()
             return self.sign_in.administrator(token or "", hashed, space)
         return found
+
+    async def administrator_everywhere(self, token: str) -> str | None:
+        """Who administers all of the gateway and its cluster. Raises Unavailable where that is not known."""
+        hashed, found = hash_token(token), self.administrator(token, None)
+        if found is None or self.sign_in is None or self.serves_all() or self.operator(hashed) is not None:
+            return found
+        claims = self.sign_in.claims_of(token, hashed)
+        if isinstance(claims, AccessDenied):
+            return None
+        answers = await self.others.ask("administers_all", msgspec.to_builtins(claims))
+        # After the others, as whatever may have changed meanwhile.
+        return self.administrator(token, None) if all(answers) else None
 
     def operator(self, token_hash: str) -> str | None:
         """Whose token of `admin_tokens` this is."""

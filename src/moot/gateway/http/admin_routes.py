@@ -202,12 +202,12 @@ class AdminRoutes:
 
     async def connections(self, request: Request) -> Response:
         """MEW 10.1: what the gateway keeps of each connection."""
-        self._everywhere(request)
+        await self._identity.administrator_everywhere(request)
         self._identity.check_current()
         found = self._connections()
         others = await self._identity.others.ask("connections", None)
         # It may have taken a while.
-        self._everywhere(request)
+        await self._identity.administrator_everywhere(request)
         return json_response(200, {"connections": found + [each for rows in others for each in rows]})
 
     async def _answer_connections(self, _facts: Json, asked: AskedSpaces) -> Json:
@@ -215,18 +215,18 @@ class AdminRoutes:
 
     async def cluster(self, request: Request) -> Response:
         """The gateways of the cluster, the log, and what is wrong; with `compare=true` their states, too."""
-        cluster, _ = self._operated(request)
+        cluster, _ = await self._operated(request)
         compare = request.query_params.get("compare", "false")
         if compare not in ("true", "false"):
             raise InvalidRequest("compare is true or false")
         found = await cluster.report(compare=compare == "true")
         # It may have taken a while.
-        self._operated(request)
+        await self._operated(request)
         return json_response(200, found)
 
     async def drop_space(self, request: Request) -> Response:
         """Let the cluster forget a space that no gateway has in its file."""
-        cluster, admin = self._operated(request)
+        cluster, admin = await self._operated(request)
         name = request.path_params["space"]
         unasked = await cluster.drop_space(name, admin)
         return json_response(200, {"space": name, "status": "dropped", "not_asked": unasked})
@@ -240,7 +240,7 @@ class AdminRoutes:
         return await self._move(request, serve=False)
 
     async def _move(self, request: Request, *, serve: bool) -> Response:
-        cluster, _ = self._operated(request)
+        cluster, _ = await self._operated(request)
         given, wanted = request.path_params["shard"], request.query_params.get("gateway")
         if not (given.isascii() and given.isdigit() and len(given) < _MAX_SHARD_DIGITS):
             raise InvalidRequest("a shard is a number")
@@ -248,14 +248,14 @@ class AdminRoutes:
 
     async def spaces(self, request: Request) -> Response:
         """All spaces of this gateway or its cluster, those that have ended too."""
-        self._everywhere(request)
+        await self._identity.administrator_everywhere(request)
         self._identity.check_current()
         found = self._spaces.describe_spaces()
         for each in await self._identity.others.ask("all_spaces", None):
             known = {row["name"] for row in found}
             found += [row for row in each if row["name"] not in known]
         # It may have taken a while.
-        self._everywhere(request)
+        await self._identity.administrator_everywhere(request)
         return json_response(200, {"spaces": found})
 
     async def _answer_spaces(self, _facts: Json, asked: AskedSpaces) -> Json:
@@ -263,11 +263,11 @@ class AdminRoutes:
 
     async def create_space(self, request: Request) -> Response:
         """Make a space after one of the configuration, while the gateway runs."""
-        self._everywhere(request)
+        await self._identity.administrator_everywhere(request)
         check_json(request)
         body = await object_of(request, _MAX_NAME_BYTES)
         # Again: an administrator's token may be gone by the time that the whole body is here.
-        admin = self._everywhere(request)
+        admin = await self._identity.administrator_everywhere(request)
         name, like = body.get("name"), body.get("like")
         if set(body) - {"name", "like"} or not isinstance(name, str) or not isinstance(like, str | None):
             raise InvalidRequest(
@@ -285,20 +285,13 @@ class AdminRoutes:
         return await self._end_space(request, "deleted")
 
     async def _end_space(self, request: Request, how: End) -> Response:
-        admin, name = self._everywhere(request), request.path_params["space"]
+        admin, name = await self._identity.administrator_everywhere(request), request.path_params["space"]
         await self._spaces.end_space(name, how, admin)
         return json_response(200, {"space": name, "status": how})
 
-    def _everywhere(self, request: Request) -> str:
-        """Who administers all of this gateway; raises RequestRefused."""
-        admin = self._identity.administrator(request)
-        if admin is None:
-            raise RequestRefused(AccessDenied(403, "an administrator's token is needed"))
-        return admin
-
-    def _operated(self, request: Request) -> tuple[ClusterOperations, str]:
+    async def _operated(self, request: Request) -> tuple[ClusterOperations, str]:
         """The cluster, for an administrator of the whole gateway; raises RequestRefused."""
-        admin = self._everywhere(request)
+        admin = await self._identity.administrator_everywhere(request)
         if self._cluster is None:
             raise RequestRefused(
                 AccessDenied(404, "this gateway is alone: gateway.cluster is not configured")

@@ -101,15 +101,26 @@ class RequestIdentity:
         if wait is not None:
             raise RequestRefused(wait)
 
-    def administrator(self, request: Request, space: str | None = None) -> str | None:
-        """Who administers that space with the token of this request, or all of the gateway where it is None.
+    def administrator(self, request: Request, space: str) -> str | None:
+        """Who administers that space with the token of this request.
 
         Raises RequestRefused after too many wrong ones.
         """
         if not self.has_administrators:
             return None
         token = bearer(request.headers.get("authorization"))
-        admin = self._directory.administrator(token, space)
+        return self._count(request, token, self._directory.administrator(token, space))
+
+    async def administrator_everywhere(self, request: Request) -> str:
+        """Who administers all of the gateway and its cluster. Raises RequestRefused, and Unavailable."""
+        token, admin = bearer(request.headers.get("authorization")), None
+        if self.has_administrators and token:
+            admin = self._count(request, token, await self._directory.administrator_everywhere(token))
+        if admin is None:
+            raise RequestRefused(AccessDenied(403, "an administrator's token is needed"))
+        return admin
+
+    def _count(self, request: Request, token: str | None, admin: str | None) -> str | None:
         if admin is None and token:
             wrong = self.refuse_token(AccessDenied(403, ""), request)
             if wrong.retry_after is not None:
@@ -137,7 +148,8 @@ class RequestIdentity:
         host = self._directory.space(request.query_params.get("space"))
         if host is NOT_SERVED:
             raise RequestRefused(NOT_SERVED)
-        admin = self.administrator(request, None if isinstance(host, AccessDenied) else host.name)
+        wanted = request.query_params.get("space", "") if isinstance(host, AccessDenied) else host.name
+        admin = self.administrator(request, wanted)
         if admin is None:
             raise Unauthorized("an administrator's token is needed")
         if isinstance(host, AccessDenied):

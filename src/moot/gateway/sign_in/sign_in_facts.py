@@ -11,7 +11,7 @@ from moot.errors import MootError, Unauthorized
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.other_spaces import AskedSpaces
 from moot.gateway.sign_in.identity_rules import MappedIdentity
-from moot.gateway.sign_in.token_keys import keys_of, named_client
+from moot.gateway.sign_in.token_keys import keys_of, named_client, without_session
 from moot.gateway.sign_in.token_verifier import VerifiedToken
 from moot.protocol.operation import Json
 from moot.space.config import Name
@@ -48,6 +48,60 @@ def details_of(verified: VerifiedToken, mapped: MappedIdentity) -> dict[str, Jso
     if mapped.rule.profile is not None:
         details["profile"] = mapped.rule.profile
     return details
+
+
+class LogoutQuestion(msgspec.Struct, frozen=True):
+    """Whom a provider means that says that a session has ended."""
+
+    issuer: str
+    # For which programs that is.
+    clients: tuple[str, ...]
+    # The keys of its `sub` and `sid`; empty where there is none.
+    subject: str
+    session: str
+
+
+class LogoutFacts(msgspec.Struct, frozen=True):
+    """What some spaces know of them."""
+
+    # Of whom `sub` names to one of their clients, though not to others.
+    accounts: frozenset[str]
+    # Whether somebody has signed in there with one of these programs.
+    is_client: bool
+    knows_session: bool
+    # Whether a session that nobody is known by may be that of somebody whose token does not name it.
+    has_tokens_without_session: bool
+
+
+async def answer_logout(facts: Json, asked: AskedSpaces) -> Json:
+    found: Json = msgspec.to_builtins(find_meant(asked.hosts, msgspec.convert(facts, LogoutQuestion)))
+    return found
+
+
+def find_meant(hosts: Iterable[SpaceHost], asked: LogoutQuestion) -> LogoutFacts:
+    """Whom a logout means, by what these spaces know of tokens and members."""
+    states = [host.space.state for host in hosts]
+    tokens = [token for state in states for token in state.temporary_tokens.by_hash.values()]
+    members = [member for state in states for member in state.roster]
+    accounts = {token.keys[0] for token in tokens if asked.subject in token.keys}
+    if asked.subject:
+        accounts |= {
+            member.subject
+            for member in members
+            if member.subject and any(each.known_as == asked.subject for each in member.signed_in.values())
+        }
+    return LogoutFacts(
+        frozenset(accounts),
+        is_client=any(token.client in asked.clients for token in tokens)
+        or any(not member.signed_in.keys().isdisjoint(asked.clients) for member in members),
+        knows_session=any(asked.session in token.keys for token in tokens),
+        has_tokens_without_session=any(
+            token.source == "sign_in"
+            and token.issuer == asked.issuer
+            and without_session(token.keys[0]) in token.keys
+            for token in tokens
+        ),
+    )
 
 
 class SignOut(msgspec.Struct, frozen=True):

@@ -9,25 +9,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from moot.config.oidc_config import OidcConfig
-from moot.errors import MootError, Refused, Unavailable
+from moot.errors import MootError, Refused
 from moot.gateway.access import AccessDenied, ProviderClaims, SignedInAccount, TokenIdentity
 from moot.gateway.hosting.space_host import SpaceHost
-from moot.gateway.other_spaces import OtherSpaces
+from moot.gateway.other_spaces import AskedSpaces, OtherSpaces
 from moot.gateway.sign_in import token_verifier
 from moot.gateway.sign_in.identity_rules import MappedIdentity, describe_rules, map_identity
 from moot.gateway.sign_in.introspection import Introspection
 from moot.gateway.sign_in.provider_keys import ProviderKeys
 from moot.gateway.sign_in.sign_in_facts import (
+    LogoutFacts,
+    LogoutQuestion,
     SignOut,
+    answer_logout,
     answer_sign_out,
     audited,
     details_of,
+    find_meant,
     is_signed_out,
     sign_out_of,
 )
@@ -38,13 +42,20 @@ from moot.gateway.sign_in.token_keys import (
     subjects_of,
     without_session,
 )
-from moot.gateway.sign_in.token_verifier import AudienceOf, TokenVerifier, VerifiedToken, looks_like_jwt
+from moot.gateway.sign_in.token_verifier import (
+    AudienceOf,
+    TokenVerifier,
+    VerifiedToken,
+    audiences_of,
+    is_for_us,
+    looks_like_jwt,
+)
 from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
 from moot.space.config import Name
 from moot.space.inputs.sign_in import check_sign_in
-from moot.space.members.member import SpaceMember, capability_pairs
+from moot.space.members.member import capability_pairs
 from moot.space.tokens.temporary_tokens import MAX_LIFE_SECONDS, SignIn, TemporaryToken
 
 log = logging.getLogger(__name__)
@@ -74,6 +85,8 @@ class SignInService:
         self._hosts = hosts
         self._others = others
         others.answer("sign_out", answer_sign_out)
+        others.answer("logout", answer_logout)
+        others.answer("administers_all", self._answer_administers)
         # In a cluster: whether that is all spaces that there are.
         self.serves_all: Callable[[], bool] = lambda: True
         # By the hash of the token.
@@ -120,7 +133,7 @@ class SignInService:
         return TokenIdentity(host, sign_in.token.member, token=token_hash, sign_in=sign_in)
 
     def administrator(self, token: str, token_hash: str, space: str | None) -> str | None:
-        """Who administers that space with this token, or all of the gateway where it is None.
+        """Who administers that space with this token, or all that are served here where it is None.
 
         By a rule that says so; never by another's name.
         """
@@ -128,14 +141,21 @@ class SignInService:
         if isinstance(verified, AccessDenied):
             self.refused += verified.status < 500
             return None
-        return self._administrator(verified, space)
+        hosts = self._hosts.values() if space is None else filter(None, [self._hosts.get(space)])
+        return self._administrator(verified, space, hosts)
 
-    def _administrator(self, verified: VerifiedToken, space: str | None) -> str | None:
+    async def _answer_administers(self, facts: Json, asked: AskedSpaces) -> Json:
+        verified = self._read_claims(msgspec.convert(facts, ProviderClaims))
+        return verified is not None and self._administrator(verified, None, asked.hosts) is not None
+
+    def _administrator(
+        self, verified: VerifiedToken, space: str | None, hosts: Iterable[SpaceHost]
+    ) -> str | None:
         mapped = self._map_administrator(verified, space)
         if mapped is None:
             return None
         # What happened in one space takes nobody the administration of another.
-        for host in self._hosts.values() if space is None else filter(None, [self._hosts.get(space)]):
+        for host in hosts:
             member = host.space.state.roster.members.get(Name(mapped.name))
             is_removed = member is not None and member.kicked and host.name in mapped.rule.spaces
             if is_removed or is_signed_out(host, verified):
@@ -173,7 +193,8 @@ class SignInService:
     def administers(self, claims: ProviderClaims, space: str) -> bool:
         """Whether that person administers a space that is served here."""
         verified = self._read_claims(claims)
-        return verified is not None and self._administrator(verified, space) is not None
+        hosts = filter(None, [self._hosts.get(space)])
+        return verified is not None and self._administrator(verified, space, hosts) is not None
 
     def _read_claims(self, claims: ProviderClaims) -> VerifiedToken | None:
         """None for a provider that this gateway does not know."""
@@ -287,59 +308,36 @@ class SignInService:
         return None
 
     async def take_logout(self, logout_token: str) -> AccessDenied | None:
-        """The provider says that somebody's session there has ended."""
-        verified = self._verifier.verify_logout(logout_token, time.time(), self._is_client)
+        """The provider says that somebody's session there has ended. Raises Unavailable, and whatever keeps
+        it from being over everywhere: the provider is not told that it is."""
+        verified = self._verifier.verify_logout(logout_token, time.time())
         if isinstance(verified, AccessDenied):
             return verified
-        claims = verified.claims
-        keys = self._persons(key_of("sub", claims, "sub")) if isinstance(claims.get("sub"), str) else []
-        has_subject = bool(keys)
-        if isinstance(claims.get("sid"), str):
+        claims, issuer = verified.claims, verified.provider.issuer
+        subject, session = (
+            key_of(name, claims, name) if isinstance(claims.get(name), str) else "" for name in ("sub", "sid")
+        )
+        asked = LogoutQuestion(issuer, tuple(audiences_of(claims["aud"])), subject, session)
+        told = await self._others.ask("logout", msgspec.to_builtins(asked))
+        found = [*msgspec.convert(told, list[LogoutFacts]), find_meant(self._hosts.values(), asked)]
+        # For us, or for a client that people have signed in with here: it may tell us what it is told.
+        if not is_for_us(verified) and not any(each.is_client for each in found):
+            return AccessDenied(400, "the logout token is for somebody else")
+        accounts = frozenset[str]().union(*(each.accounts for each in found)) - {subject}
+        keys = [subject, *sorted(accounts)] if subject else []
+        if session:
             # That session alone; a person may be signed in on several devices. Of tokens that name none,
             # all of that person's.
-            keys = [key_of("sid", claims, "sid"), *map(without_session, keys)]
-        # Never "signed out" for what nobody knows.
-        is_nobodys = not has_subject and not any(keys[0] in token.keys for token in self._tokens())
+            keys = [session, *map(without_session, keys)]
         # Until then, and no later: a logout token that comes again ends no newer session.
-        await self._end(keys, verified.provider.issuer, verified, verified.issued)
-        if not self.serves_all():
-            raise Unavailable("other spaces may know that account by another name: ask who serves them all")
-        if is_nobodys and self._has_tokens_without_session(verified.provider.issuer):
+        await self._end(keys, issuer, verified, verified.issued)
+        # Never "signed out" for what nobody knows.
+        is_nobodys = not subject and not any(each.knows_session for each in found)
+        if is_nobodys and any(each.has_tokens_without_session for each in found):
             return AccessDenied(
                 400, "tokens of this provider name no session (sid) here: let its logout tokens have a sub"
             )
         return None
-
-    def _tokens(self) -> Iterator[TemporaryToken]:
-        for host in self._hosts.values():
-            yield from host.space.state.temporary_tokens.by_hash.values()
-
-    def _members(self) -> Iterator[SpaceMember]:
-        for host in self._hosts.values():
-            yield from host.space.state.roster
-
-    def _is_client(self, name: str) -> bool:
-        """Whether somebody has signed in here with this client of a provider."""
-        return any(name in member.signed_in for member in self._members()) or any(
-            token.client == name for token in self._tokens()
-        )
-
-    def _persons(self, subject: str) -> list[str]:
-        """A `sub`, and the accounts of whom it names to one of their clients, though not to others."""
-        accounts = {token.keys[0] for token in self._tokens() if subject in token.keys}
-        accounts |= {
-            member.subject
-            for member in self._members()
-            if member.subject and any(each.known_as == subject for each in member.signed_in.values())
-        }
-        return [subject, *sorted(accounts - {subject})]
-
-    def _has_tokens_without_session(self, issuer: str) -> bool:
-        """Whether a session that nobody is known by may be that of somebody whose token does not name it."""
-        return any(
-            each.provider.issuer == issuer and "sid" not in each.claims and self.seconds_left(each) > 0
-            for each in self._known.values()
-        )
 
     async def _end(self, keys: Sequence[str], by: str, verified: VerifiedToken, before: float) -> None:
         keep = verified.provider.max_token_seconds + 2 * token_verifier.SKEW_SECONDS
