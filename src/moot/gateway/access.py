@@ -156,6 +156,11 @@ class SpaceDirectory:
         if not self.serves_all():
             raise Unavailable("this gateway does not serve all spaces of its cluster now: try another one")
 
+    def check_serves(self, name: str) -> None:
+        """Raises Unavailable where another gateway answers for the space of that name."""
+        if not self.serves(name):
+            raise Unavailable(NOT_SERVED.message)
+
     def space(self, name: str | None) -> SpaceHost | AccessDenied:
         """The space of that name; without one the only space, or the one called `default` (D-22)."""
         is_whole = self.serves_all()

@@ -2,6 +2,7 @@
 
     others.answer("spaces", handler)             handler(facts, asked): what is found in the spaces asked for
     rows = await others.ask("spaces", facts)     from all spaces that are not served here
+    rows = await others.ask("make_space", facts, of="garden")    from who serves that one, or would
     found = await others.ask_files("past", facts)    from the files of all others, whatever they serve
 
 A question about spaces is answered by one gateway for each shard, or not at all: never by a part of them.
@@ -34,7 +35,7 @@ AnswerOfFiles = Callable[[Json], Awaitable[Json]]
 class AskOthers(Protocol):
     """What asks the other gateways of a cluster."""
 
-    async def ask(self, about: str, facts: Json) -> list[Json]: ...
+    async def ask(self, about: str, facts: Json, of: str | None) -> list[Json]: ...
 
     async def ask_files(self, about: str, facts: Json, who: str | None) -> dict[str, Json]: ...
 
@@ -52,12 +53,13 @@ class OtherSpaces:
         """Answer the questions of other gateways about this by a function."""
         self._handlers[about] = handler
 
-    async def ask(self, about: str, facts: Json) -> list[Json]:
-        """What is found in all spaces that are not served here at this moment.
+    async def ask(self, about: str, facts: Json, of: str | None = None) -> list[Json]:
+        """What is found in all spaces that are not served here at this moment, or where the one `of` that
+        name belongs, unless that is here.
 
         Raises Unavailable when not all of it is known in time, and what whoever was asked refuses.
         """
-        return [] if self.asking is None else await self.asking.ask(about, facts)
+        return [] if self.asking is None else await self.asking.ask(about, facts, of)
 
     def answer_of_files(self, about: str, handler: AnswerOfFiles) -> None:
         """Answer from the files of this gateway, also for what it does not serve."""

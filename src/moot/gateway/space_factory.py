@@ -173,7 +173,8 @@ class SpaceFactory:
         """After which space one is made. Raises InvalidRequest, and InvalidOperation if there can be none."""
         known = self._configuration
         like = like or known.model_space or known.default_space
-        if like not in known.spaces or like not in self._directory.hosts:
+        hosts, serves = self._directory.hosts, self._directory.serves
+        if like is None or like not in known.spaces or (like not in hosts and serves(like)):
             named = ", ".join(known.spaces)
             raise InvalidRequest(f"name the space of the file after which it is made (like): {named}")
         refusal = self._why_not(name)

@@ -1,10 +1,13 @@
-"""What concerns all spaces works at a gateway that serves only some: logouts that a provider sends, and
-administrators who sign in with one. What cannot reach everybody who has to know is not called done."""
+"""What concerns all spaces works at a gateway that serves only some: logouts that a provider sends,
+administrators who sign in with one, spaces made after others. What cannot reach everybody who has to know is
+not called done."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
+import zlib
 
 import httpx
 import pytest
@@ -13,7 +16,7 @@ from moot.gateway.cluster.nats import served_exchange
 from moot.protocol.operation import Json
 from tests.gateway.cluster.conftest import StartGateway, set_bounds
 from tests.gateway.cluster.test_questions import divided
-from tests.gateway.cluster.test_shards import get, node
+from tests.gateway.cluster.test_shards import LAB, SHARDS, get, node
 from tests.gateway.running_gateway import LocalGateway
 from tests.gateway.sign_in.oidc_provider import Provider, person, running_provider
 from tests.gateway.sign_in.test_sign_in import enter, has_keys, refusal
@@ -121,3 +124,33 @@ async def test_who_administers_by_signing_in_does_so_at_every_gateway_until_remo
             await alice.ask("space/kick", {"participant_id": "root"}, id="kick")
             await admin.closed()
             assert await statuses(token) == {403}
+
+
+def name_in(shard: int) -> str:
+    """Of a space that is in that shard."""
+    names = (f"garden{number}" for number in itertools.count())
+    return next(each for each in names if zlib.crc32(each.encode()) % int(str(SHARDS["shards"])) == shard)
+
+
+@pytest.mark.parametrize("shard", [1, LAB])
+async def test_a_space_is_made_and_ended_wherever_it_and_its_model_are_served(
+    start: StartGateway, shard: int
+) -> None:
+    async with divided(start) as (a, b):
+        # No gateway serves all spaces.
+        await node(b).leave(1)
+        await until(lambda: bool(node(a).relay_addresses(LAB) and node(b).relay_addresses(1)))
+        alice = await b.join("alice")
+        await alice.ask("space/kick", {"participant_id": "zoe"}, id="kick")
+        garden = name_in(shard)
+        for asked in (a, b):
+            made = await asked.admin("POST", "spaces", {"name": garden, "like": "lab"})
+            assert made.status_code == (201 if asked is a else 400), made.text
+            assert await asked.status(f"/ws?space={garden}", token="t-alice") == 101
+            assert await asked.status(f"/ws?space={garden}", token="t-zoe") in (401, 403)
+        bob = await b.join("bob", space=garden)
+        assert (await a.admin("DELETE", f"spaces/{garden}")).status_code == 200
+        await bob.closed()
+        for asked in (a, b):
+            assert (await asked.admin("POST", "spaces", {"name": garden, "like": "lab"})).status_code == 400
+            assert await asked.status(f"/ws?space={garden}", token="t-alice") == 404

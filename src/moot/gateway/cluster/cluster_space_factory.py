@@ -4,6 +4,7 @@ own folder holds a copy of the journal."""
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -29,6 +30,7 @@ from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.hosting.space_records import recorded_time
 from moot.gateway.hosting.space_restore import restore_space
+from moot.gateway.other_spaces import AskedSpaces
 from moot.gateway.space_factory import SpaceFactory, nobody_asks
 from moot.protocol.close_codes import MOVED
 from moot.protocol.operation import Json
@@ -140,6 +142,9 @@ class ClusterSpaceFactory(SpaceFactory):
         await self.node.start()
         assert self.node.connection is not None  # noqa: S101  # started
         await ShardQuestions(self.node, self._directory, self._tasks).start(self.node.connection)
+        others = self._directory.others
+        others.answer("new_space", self._answer_new)
+        others.answer("make_space", self._answer_make)
         self._directory.guest_prefix = f"{self.node.name}-{self.node.common.log.writer.epoch}-"
         self._let_members_create()
 
@@ -237,23 +242,40 @@ class ClusterSpaceFactory(SpaceFactory):
         if (full := self._limit_created()) is not None:
             return full
         try:
-            self._ask_for(name, self._configuration.model_space or "", "", _nobody_told)
+            like = self._configuration.model_space or ""
+            self._submit_new(name, like, "", self._new_state(name, like), _nobody_told)
         except Unavailable as unavailable:
             return AccessDenied(503, unavailable.message, retry_after=1)
         return AccessDenied(503, "the space is being made: try again in a moment", 1, is_pending=True)
 
     async def create_space(self, name: str, like: str | None, by: str) -> str:
-        # Its model may be elsewhere, and spaces are counted.
-        self._directory.check_whole()
         like = self._model_for(name, like)
-        await wait_applied(partial(self._ask_for, name, like, by))
+        others = self._directory.others
+        if not self.node.serves(name):
+            await others.ask("make_space", {"name": name, "like": like, "by": by}, of=name)
+            return like
+        found = await others.ask("new_space", {"name": name, "like": like}, of=like)
+        state = json.loads(found[0]) if found else self._new_state(name, like)
+        await wait_applied(partial(self._submit_new, name, like, by, state))
         if name not in self._directory.hosts:
             raise Unavailable(f"space {name!r} was made, and this gateway cannot open it: see its log")
         return like
 
-    def _ask_for(self, name: str, like: str, by: str, tell: Tell) -> None:
+    async def _answer_make(self, facts: Json, _asked: AskedSpaces) -> Json:
+        self._directory.check_serves(facts["name"])
+        await self.create_space(facts["name"], facts["like"], facts["by"])
+
+    async def _answer_new(self, facts: Json, _asked: AskedSpaces) -> Json:
+        like = self._model_for(facts["name"], facts["like"])
+        self._directory.check_serves(like)
+        # As text: it has integers of any size.
+        return json.dumps(self._new_state(facts["name"], like))
+
+    def _new_state(self, name: str, like: str) -> dict[str, Json]:
         space = self._new_space(name, like)
-        state = space.save() | {"config": save_config(space.state.config)}
+        return space.save() | {"config": save_config(space.state.config)}
+
+    def _submit_new(self, name: str, like: str, by: str, state: Json, tell: Tell) -> None:
         facts: dict[str, Json] = {"state": state, "like": like, "by": by}
         self.node.submit(self.node.shard_of(name), name, "create", facts, tell)
 

@@ -79,9 +79,10 @@ class ShardQuestions:
 
     # Asking
 
-    async def ask(self, about: str, facts: Json) -> list[Json]:
-        """What is found in all shards that are not served here now. Raises Refused."""
-        left = {shard.index for shard in self._node.shards if shard.state != "served"}
+    async def ask(self, about: str, facts: Json, of: str | None) -> list[Json]:
+        """What is found in all shards that are not served here now, or in one space's. Raises Refused."""
+        asked = self._node.shards if of is None else [self._node.shard_of(of)]
+        left = {shard.index for shard in asked if shard.state != "served"}
         if not left:
             return []
         try:

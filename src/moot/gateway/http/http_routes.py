@@ -76,8 +76,8 @@ log = logging.getLogger(__name__)
 
 # A browser asks again after ten minutes whether it may ask another origin.
 _KEEP_SECONDS: Final = 600
-# Where a request names the one space that it is for, by its path or its query. What makes and ends spaces,
-# and what tells of a gateway, is not among them.
+# Where a request names the one space that it is for, by its path or its query. What tells of a gateway, and
+# what makes spaces, is not among them.
 _OF_ONE_SPACE: Final = (
     "/spaces/",
     "/participants/",
@@ -85,6 +85,7 @@ _OF_ONE_SPACE: Final = (
     "/admin/passkeys",
     "/admin/tokens",
     "/admin/sign-in",
+    "/admin/spaces/",
     "/oidc/mcp",
     "/oidc/token",
     "/chat-bindings",
