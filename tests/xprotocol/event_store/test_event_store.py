@@ -6,8 +6,10 @@ import asyncio
 import sqlite3
 import stat
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from itertools import combinations
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,9 +18,11 @@ from moot.errors import EndpointUnavailable, UsageError
 from moot.store.worker_thread import WorkerThread
 from moot.xprotocol.event_store.event_query import EventQuery, EventReader
 from moot.xprotocol.event_store.event_store import MAX_EVENTS, EventStore
-from moot.xprotocol.event_store.event_tables import connect_reading
+from moot.xprotocol.event_store.event_tables import connect_reading, connect_writing, transaction
+from moot.xprotocol.event_store.event_writer import EventRow, WriteOutcome, insert
 from moot.xprotocol.events.event_composer import publish
 from moot.xprotocol.events.events import ANNOUNCE, DELEGATE, GRANT, REVOKE, Signed, decode
+from moot.xprotocol.relay.subscription_filters import EventFilter
 from tests.waiting import bounded
 from tests.xprotocol.people import ALICE, BOB, CAROL, NOW, call, signed_by
 
@@ -278,3 +282,117 @@ async def test_the_worker_tells_of_a_fault_that_nobody_expected_and_goes_on() ->
 
 def _fail() -> None:
     raise ValueError("no whole number")
+
+
+async def test_an_event_alone_writes_few_pages(tmp_path: Path) -> None:
+    """Each index that an event is in costs a page of every commit."""
+    # Before the log is written anew, after some 1,000 pages.
+    events = [call(now=NOW + number, correlation_id=f"c-{number}") for number in range(100)]
+    async with store_in(tmp_path) as store:
+        log = tmp_path / "events.sqlite-wal"
+        before = log.stat().st_size
+        for event in events:
+            assert await store.put(event, now=NOW) == "stored"
+        assert (log.stat().st_size - before) / len(events) / 4_096 < 7
+
+
+async def test_no_question_of_a_client_looks_at_every_event(tmp_path: Path) -> None:
+    chosen: dict[str, Any] = {
+        "ids": ("a" * 64, "b" * 64),
+        "kinds": ("xp.key.revoke", "com.acme.mail.send"),
+        "senders": (ALICE.key.text,),
+        "recipients": (BOB.key.text,),
+        "correlation_ids": ("c-1",),
+        "since": NOW - 5,
+        "until": NOW,
+        "limit": 3,
+    }
+    plans: list[str] = []
+    async with store_in(tmp_path) as store:
+        reading = store._reading
+        reading.set_trace_callback(plans.append)
+        for names in (set(some) for size in range(9) for some in combinations(chosen, size)):
+            one = EventFilter(**{name: chosen[name] for name in names})
+            assert await store.page(EventReader(one.to_query(NOW))) == []
+        reading.set_trace_callback(None)
+        for statement in plans:
+            if "FROM events " in statement and "max(seq)" not in statement:
+                for *_, plan in reading.execute(f"EXPLAIN QUERY PLAN {statement}"):
+                    assert "SCAN" not in plan or "CONSTANT" in plan, (statement, plan)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_commit_of_many_becomes_what_each_alone_would_have_become(tmp_path: Path, seed: int) -> None:
+    """Groups of any size, with events that come again and announces that give way to each other."""
+    random = Random(seed)
+    senders = ("alice", "bob")
+    kinds = (ANNOUNCE, "a.b", "a.b", "a.b", "a.b")
+    many = [
+        EventRow(0, bytes([number]) * 32, random.choice(kinds), random.choice(senders), None, None,
+                 random.randrange(4), 9, 9, 9, b"%d" % number)
+        for number in range(120)
+    ]  # fmt: skip
+    together = connect_writing(tmp_path / "together" / "events.sqlite")
+    kept: dict[bytes, EventRow] = {}
+    seq = 0
+    for _ in range(6):
+        rows = []
+        for row in random.choices(many, k=random.choice((1, 2, 6, 30, 130))):
+            rows.append(row._replace(seq=seq))
+            seq += 1
+        with transaction(together):
+            outcomes = insert(together, rows)
+        assert outcomes == _one_by_one(kept, rows)
+    table = "SELECT seq, id FROM events ORDER BY seq"
+    assert together.execute(table).fetchall() == sorted((row.seq, row.id) for row in kept.values())
+    together.close()
+
+
+def _one_by_one(kept: dict[bytes, EventRow], rows: list[EventRow]) -> list[WriteOutcome]:
+    before = set(kept)
+    outcomes = []
+    for row in rows:
+        others = [one for one in kept.values() if one.kind == ANNOUNCE and one.sender == row.sender]
+        if row.id in before:
+            outcomes.append(WriteOutcome("duplicate"))
+            continue
+        before.add(row.id)
+        if row.kind != ANNOUNCE:
+            kept[row.id] = row
+            outcomes.append(WriteOutcome("stored"))
+        elif any((one.timestamp, row.id) > (row.timestamp, one.id) for one in others):
+            outcomes.append(WriteOutcome("superseded"))
+        else:
+            for one in others:
+                del kept[one.id]
+            kept[row.id] = row
+            outcomes.append(WriteOutcome("stored", len(others)))
+    return outcomes
+
+
+async def test_a_file_of_version_1_keeps_its_events_and_its_ids(tmp_path: Path) -> None:
+    event = call()
+    async with store_in(tmp_path) as store:
+        await store.put(event, now=NOW)
+    with closing(sqlite3.connect(tmp_path / "events.sqlite", isolation_level=None)) as file:
+        file.executescript(
+            """
+            DROP INDEX events_kind; DROP INDEX events_end; DROP TABLE seen;
+            CREATE INDEX events_sender ON events (sender, timestamp);
+            CREATE INDEX events_kind ON events (kind, timestamp);
+            CREATE INDEX events_correlation ON events (correlation_id, timestamp)
+              WHERE correlation_id IS NOT NULL;
+            CREATE INDEX events_end ON events (keep_until) WHERE keep_until IS NOT NULL;
+            CREATE TABLE seen (id BLOB NOT NULL PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID;
+            CREATE INDEX seen_end ON seen (until);
+            PRAGMA user_version = 1;
+            """
+        )
+        file.execute("INSERT INTO seen VALUES (?, ?)", (b"\xab" * 32, NOW + 100))
+    async with store_in(tmp_path) as store:
+        assert await found(store, recipients=(BOB.key.text,)) == [event.raw]
+        assert store.seen_ids.seen("ab" * 32, NOW + 100)
+        assert not store.seen_ids.seen("cd" * 32, NOW + 100)
+    async with store_in(tmp_path) as old, store_in(tmp_path / "fresh") as new:
+        made = "SELECT name, sql FROM sqlite_master ORDER BY name"
+        assert old._reading.execute(made).fetchall() == new._reading.execute(made).fetchall()

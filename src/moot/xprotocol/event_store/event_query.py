@@ -171,16 +171,15 @@ def _conditions(query: EventQuery) -> tuple[str, list[Any]]:
         terms.append("recipient IS NULL")
     if kinds:
         among("kind", kinds)
-        index = "INDEXED BY events_kind"
+        index = "INDEXED BY events_kind" if query.public_only else ""
     if query.senders:
         among("sender", query.senders)
-        index = f"INDEXED BY events_{'public' if query.public_only else 'sender'}"
+        index = "INDEXED BY events_public" if query.public_only else ""
     if query.recipients:
         among("recipient", query.recipients)
         index = "INDEXED BY events_recipient"
     if query.correlation_ids:
         among("correlation_id", query.correlation_ids)
-        index = index if query.public_only else "INDEXED BY events_correlation"
     if query.ids:
         among("id", map(bytes.fromhex, query.ids))
         index = "INDEXED BY events_id"

@@ -23,28 +23,41 @@ from moot.store.journal_segments import make_folder
 
 FILE_NAME: Final = "events.sqlite"
 _LOCK_NAME: Final = "events.lock"
-_VERSION: Final = 1
+_VERSION: Final = 2
 # Another reader's checkpoint may hold the file for a moment.
 _BUSY_SECONDS: Final = 5.0
 
 # `seq` is the order in which events were committed. `keep_until` is null for what is kept for good.
-# One index for each question, each with the time behind it: answers come in the order of time.
-_TABLES: Final = """
+# An event touches few indexes, because every commit writes the pages of each: what has a recipient is asked
+# for by recipient or id alone. Behind most of them stands the time: answers come in its order. `events_end`
+# also counts the events of each sender at the start.
+_INDEXES: Final = """
+CREATE INDEX events_kind ON events (kind, timestamp) WHERE recipient IS NULL;
+CREATE INDEX events_end ON events (keep_until, sender);
+"""
+# Ids that end at the same time lie side by side, so that a commit writes one page of them.
+_SEEN: Final = """
+CREATE TABLE seen (id BLOB NOT NULL, until INTEGER NOT NULL, PRIMARY KEY (until, id)) WITHOUT ROWID;
+"""
+_TABLES: Final = f"""
 CREATE TABLE events (seq INTEGER PRIMARY KEY, id BLOB NOT NULL, kind TEXT NOT NULL, sender TEXT NOT NULL,
   recipient TEXT, correlation_id TEXT, timestamp INTEGER NOT NULL, expires_at INTEGER NOT NULL,
   keep_until INTEGER, received_at INTEGER NOT NULL, raw BLOB NOT NULL);
 CREATE UNIQUE INDEX events_id ON events (id);
 CREATE INDEX events_recipient ON events (recipient, timestamp) WHERE recipient IS NOT NULL;
-CREATE INDEX events_sender ON events (sender, timestamp);
-CREATE INDEX events_kind ON events (kind, timestamp);
-CREATE INDEX events_correlation ON events (correlation_id, timestamp) WHERE correlation_id IS NOT NULL;
 CREATE INDEX events_public ON events (sender, timestamp) WHERE recipient IS NULL;
 CREATE INDEX events_announce ON events (sender) WHERE kind = 'xp.endpoint.announce';
-CREATE INDEX events_end ON events (keep_until) WHERE keep_until IS NOT NULL;
-CREATE TABLE seen (id BLOB NOT NULL PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID;
-CREATE INDEX seen_end ON seen (until);
 CREATE TABLE facts (name TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-"""
+{_INDEXES}{_SEEN}"""
+# Version 1 had more indexes, and the ids in an order of their own.
+_FROM_1: Final = f"""
+DROP INDEX events_sender; DROP INDEX events_kind; DROP INDEX events_correlation; DROP INDEX events_end;
+DROP INDEX seen_end;
+ALTER TABLE seen RENAME TO seen_before;
+{_INDEXES}{_SEEN}
+INSERT INTO seen SELECT id, until FROM seen_before;
+DROP TABLE seen_before;
+"""  # noqa: S608
 
 
 def connect_writing(path: Path) -> sqlite3.Connection:
@@ -61,10 +74,10 @@ def connect_writing(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         version = _version_of(connection)
-        if version == 0:
-            connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;")
-        else:
+        if (changes := {0: _TABLES, 1: _FROM_1}.get(version)) is None:
             _check_version(version)
+        else:
+            connection.executescript(f"BEGIN; {changes} PRAGMA user_version = {_VERSION}; COMMIT;")
     except sqlite3.Error as fault:
         connection.close()
         raise _unusable(path, fault) from fault

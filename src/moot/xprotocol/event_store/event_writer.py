@@ -12,7 +12,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import chain
 from queue import SimpleQueue
 from typing import Any, Final, Literal, NamedTuple
@@ -37,12 +37,14 @@ _GATHER_SECONDS: Final = 0.025
 _IDLE_SECONDS: Final = 0.004
 # After a fault of the disk, before what must not be lost is tried again.
 _RETRY_SECONDS: Final = 0.5
-_REMEMBER: Final = "INSERT OR REPLACE INTO seen VALUES (?, ?)"
+_REMEMBER: Final = "INSERT OR IGNORE INTO seen VALUES (?, ?)"
 _ROW: Final = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_INSERT: Final = "INSERT INTO events VALUES " + _ROW  # noqa: S608
+_INSERT: Final = "INSERT INTO events VALUES "
 # 88 times 11 values are still within the bound of old builds. Few lengths: statements are kept prepared.
 _ROWS_AT_ONCE: Final = (88, 22, 5, 1)
-_INSERTS: Final = {count: ", ".join([_INSERT] + [_ROW] * (count - 1)) for count in _ROWS_AT_ONCE}
+_INSERTS: Final = {
+    count: f"{_INSERT}{', '.join([_ROW] * count)} ON CONFLICT (id) DO NOTHING" for count in _ROWS_AT_ONCE
+}
 
 
 class EventRow(NamedTuple):
@@ -88,6 +90,12 @@ class _CommitGroup:
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.seen or self.works)
+
+    @property
+    def is_one_statement(self) -> bool:
+        """Whether it needs no transaction around it: one statement is a transaction by itself."""
+        alone = len(self.rows) + len(self.seen) == 1 and not self.works
+        return alone and not (self.rows and self.rows[0][0].kind == ANNOUNCE)
 
 
 class EventWriter:
@@ -149,7 +157,8 @@ class EventWriter:
         # At the end of this tick: what one read from a socket brings is committed together.
         self._scheduled = True
         self._idle.clear()
-        self._gathered = 0
+        # One event alone waits for no second turn.
+        self._gathered = 1
         now = self._loop.time()
         self._gather_until = now + _GATHER_SECONDS
         if now < self._rest_until:
@@ -212,7 +221,7 @@ class EventWriter:
             outcomes: Sequence[WriteOutcome]
             fault: sqlite3.Error | None = None
             try:
-                with transaction(self._connection):
+                with nullcontext() if group.is_one_statement else transaction(self._connection):
                     outcomes = insert(self._connection, [row for row, _ in group.rows])
                     if group.seen:
                         self._connection.executemany(_REMEMBER, group.seen)
@@ -230,46 +239,52 @@ class EventWriter:
 
 def insert(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> list[WriteOutcome]:
     """Write those that are not there yet; one outcome for each row, in order."""
-    if not rows:
-        return []
-    known = _known_ids(connection, rows)
+    announces = [row for row in rows if row.kind == ANNOUNCE]
+    events = [row for row in rows if row.kind != ANNOUNCE] if announces else rows
+    if _insert_many(connection, events) == len(rows):
+        return [_STORED] * len(rows)
+    # Rarely: which were there already, and what an announce does to the others of its sender.
+    stored = _found(connection, "seq", [row.seq for row in events])
+    known = _found(connection, "id", [row.id for row in announces])
     outcomes: list[WriteOutcome] = []
-    fresh: list[EventRow] = []
     for row in rows:
-        if row.id in known:
-            outcomes.append(WriteOutcome("duplicate"))
-            continue
-        known.add(row.id)
-        if row.kind == ANNOUNCE:
-            outcomes.append(_insert_announce(connection, row))
+        if row.kind != ANNOUNCE:
+            outcomes.append(_STORED if row.seq in stored else _DUPLICATE)
+        elif row.id in known:
+            outcomes.append(_DUPLICATE)
         else:
-            fresh.append(row)
-            outcomes.append(_STORED)
-    _insert_many(connection, fresh)
+            known.add(row.id)
+            outcomes.append(_insert_announce(connection, row))
     return outcomes
 
 
-def _insert_many(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> None:
-    """Many rows with one statement: between statements the interpreter's lock changes hands, at a cost."""
-    place = 0
+def _insert_many(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> int:
+    """Many rows with one statement: between statements the interpreter's lock changes hands, at a cost.
+
+    Returns how many are new: the first row of an id that was not there.
+    """
+    place = new = 0
     for count in _ROWS_AT_ONCE:
         while len(rows) - place >= count:
-            values = list(chain.from_iterable(rows[place : place + count]))
-            connection.execute(_INSERTS[count], values)
+            values = rows[place] if count == 1 else list(chain.from_iterable(rows[place : place + count]))
+            new += connection.execute(_INSERTS[count], values).rowcount
             place += count
+    return new
 
 
 _STORED: Final = WriteOutcome("stored")
+_DUPLICATE: Final = WriteOutcome("duplicate")
 
 
-def _known_ids(connection: sqlite3.Connection, rows: Sequence[EventRow]) -> set[bytes]:
-    known: set[bytes] = set()
-    for start in range(0, len(rows), _IDS_AT_ONCE):
-        ids = [row.id for row in rows[start : start + _IDS_AT_ONCE]]
-        marks = ",".join("?" * len(ids))
-        found = connection.execute(f"SELECT id FROM events WHERE id IN ({marks})", ids)  # noqa: S608
-        known.update(id for (id,) in found)
-    return known
+def _found(connection: sqlite3.Connection, column: str, wanted: Sequence[Any]) -> set[Any]:
+    """Which of these values of a column are in the table."""
+    found: set[Any] = set()
+    for start in range(0, len(wanted), _IDS_AT_ONCE):
+        some = wanted[start : start + _IDS_AT_ONCE]
+        marks = ",".join("?" * len(some))
+        rows = connection.execute(f"SELECT {column} FROM events WHERE {column} IN ({marks})", some)  # noqa: S608
+        found.update(value for (value,) in rows)
+    return found
 
 
 def _insert_announce(connection: sqlite3.Connection, row: EventRow) -> WriteOutcome:
@@ -283,5 +298,5 @@ def _insert_announce(connection: sqlite3.Connection, row: EventRow) -> WriteOutc
         return WriteOutcome("superseded")
     for seq, _, _ in others:
         connection.execute("DELETE FROM events WHERE seq = ?", (seq,))
-    connection.execute(_INSERT, row)
+    connection.execute(_INSERT + _ROW, row)
     return WriteOutcome("stored", len(others))

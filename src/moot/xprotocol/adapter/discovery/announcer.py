@@ -155,5 +155,5 @@ class Announcer:
 
 async def last_announce_time(store: EventStore, key: str) -> int:
     """When an earlier process announced this key last; 0: never."""
-    query = EventQuery(kinds=(ANNOUNCE,), senders=(key,))
+    query = EventQuery(kinds=(ANNOUNCE,), senders=(key,), public_only=True)
     return max([stored.timestamp async for stored in store.find(query)], default=0)

@@ -37,7 +37,7 @@ class RevokedKeys:
 
     async def load(self) -> None:
         """Load the revocations stored before a restart."""
-        async for stored in self._store.find(EventQuery(kinds=(REVOKE,))):
+        async for stored in self._store.find(EventQuery(kinds=(REVOKE,), public_only=True)):
             signed = decode(stored.raw)
             if isinstance(signed, SignedPublic):
                 self.revocations.add(read_revocation(signed))
