@@ -20,9 +20,12 @@ from tests.gateway.cluster.test_kept_log import say
 from tests.gateway.cluster.test_questions import divided
 from tests.gateway.cluster.test_shards import LAB, SHARDS, get, node
 from tests.gateway.cluster.test_start_together import die
-from tests.gateway.running_gateway import LocalGateway, space_settings
+from tests.gateway.running_gateway import LocalGateway, participants, space_settings
 from tests.gateway.sign_in.test_chat_bindings import PEOPLE, code_of, post
 from tests.waiting import HANG_SECONDS, bounded, until
+
+# Of a space that is served where people ask: nobody binds there.
+OTHERS = participants(ana=["*"], agent=["chat"])
 
 
 @pytest.fixture(autouse=True)
@@ -163,20 +166,26 @@ async def page_at(gateway: LocalGateway, path: str, token: str = "t-alice") -> h
     return await get(gateway, path, token, before="5")
 
 
-async def test_a_chat_account_is_bound_in_a_space_that_is_served_elsewhere(start: StartGateway) -> None:
-    spaces: dict[str, Json] = {"lab": space_settings(PEOPLE)}
+@pytest.mark.parametrize("where", ["chat-bindings", "chat-bindings?space=lab"])
+async def test_a_chat_account_is_bound_in_a_space_that_is_served_elsewhere(
+    start: StartGateway, where: str
+) -> None:
+    """Whether the program names the space or not."""
+    spaces: dict[str, Json] = {"lab": space_settings(PEOPLE), "other": space_settings(OTHERS)}
     async with divided(start, spaces=spaces) as (a, b):
         await until(lambda: bool(node(a).relay_addresses(LAB)))
         # No gateway serves all spaces.
         await node(b).leave(1)
         code = await code_of(a, "t-ana")
-        assert (await post(a, "chat-bindings", "t-bot", {"code": code})).status_code == 503
-        assert (await post(a, "chat-bindings?space=lab", "t-agent", {"code": code})).status_code == 403
-        made = await post(a, "chat-bindings?space=lab", "t-bot", {"code": code})
-        assert (made.status_code, made.json()["participant_id"]) == (201, "ana")
-        assert (await post(a, "chat-bindings?space=lab", "t-bot", {"code": code})).status_code == 403
+        assert (await post(a, where, "t-agent", {"code": code})).status_code == 403
+        assert (await post(a, where, "t-nobody", {"code": code})).status_code in (401, 403)
+        made = await post(a, where, "t-bot", {"code": code})
+        assert (made.status_code, made.json()["participant_id"], made.json()["space"]) == (201, "ana", "lab")
+        assert (await post(a, where, "t-bot", {"code": code})).status_code == 403
         headers = {"Authorization": f"Bearer {made.json()['token']}"}
-        # A gateway that does not serve all spaces does not say that it is unknown.
-        for status in (200, 403):
-            ended = await a.http.delete("/chat-bindings", params={"space": "lab"}, headers=headers)
-            assert ended.status_code == status
+        for statuses in ((200,), (401, 403)):
+            ended = await a.http.delete(f"/{where}", headers=headers)
+            assert ended.status_code in statuses
+        for refused in ("t-ana", "t-bot"):
+            headers = {"Authorization": f"Bearer {refused}"}
+            assert (await a.http.delete(f"/{where}", headers=headers)).status_code == 403

@@ -10,19 +10,22 @@ The token ends itself when its account is unbound.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from moot.config import hash_token
 from moot.errors import CapabilityViolation
-from moot.gateway.access import AccessDenied, SpaceDirectory, TokenIdentity
+from moot.gateway.access import AccessDenied, SpaceDirectory, TokenIdentity, TokenQuestion
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.http.http_replies import check_json, denied, json_response, object_of
-from moot.gateway.http.request_identity import RequestIdentity
+from moot.gateway.http.request_identity import RequestIdentity, token_of
 from moot.gateway.sign_in.short_lived_tokens import mint_token
 from moot.gateway.sign_in.sign_in_links import SignInLinks
+from moot.gateway.token_spaces import Describe
+from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
 from moot.resilience.rate_limits import token_buckets
 
@@ -38,71 +41,89 @@ DECIDING: Final = read_capabilities(
 )
 
 
+# A request that was read, and a space → what another gateway answers that serves it; None where it is ours.
+RelayRead = Callable[[Request, str, Json], Response | None]
+
+
 class ChatRoutes:
     """The request of chat programs."""
 
-    def __init__(self, directory: SpaceDirectory, identity: RequestIdentity, links: SignInLinks) -> None:
+    def __init__(
+        self, directory: SpaceDirectory, identity: RequestIdentity, links: SignInLinks, relayed: RelayRead
+    ) -> None:
         self._directory = directory
         self._identity = identity
         self._links = links
+        self._relayed = relayed
         self._rates = token_buckets(BINDINGS_PER_MINUTE / 60.0, BINDINGS_PER_MINUTE, max_keys=_MAX_KEYS)
+        identity.spaces.answer("binder", _describe_binder)
+        identity.spaces.answer("minted", _describe_minted)
 
     async def bind(self, request: Request) -> Response:
         """A token of the person who asked for the code, for deciding in a chat; the code is used up."""
-        caller = (await self._callers(request))[0]
-        wait = self._rates.take((caller.host.name, caller.name), time.monotonic())
+        callers = await self._describe(request, "binder", _describe_binder)
+        if not callers:
+            raise CapabilityViolation("only a member with the capability moot/bind binds chat accounts")
+        wait = self._rates.take(callers[0], time.monotonic())
         if wait:
             text = f"more bindings than {BINDINGS_PER_MINUTE} a minute"
             return denied(AccessDenied(429, text, retry_after=wait))
         check_json(request)
-        code = (await object_of(request, _MAX_BODY_BYTES)).get("code")
+        body = await object_of(request, _MAX_BODY_BYTES)
+        code = body.get("code")
         token = await self._links.read(code, "chat ") if isinstance(code, str) else None
-        # Again: an earlier look is a while ago.
-        callers = {each.host.name: each for each in await self._callers(request)}
-        found = [] if token is None else await self._opened_by(request, token)
-        holder = next((each for each in found if each.host.name in callers), None)
-        # Last: what fails before that leaves it valid.
-        if holder is None or await self._links.redeem(str(code), "chat ") is None:
-            # Not counted as a wrong token: strangers in a chat would lock the chat program out.
-            return denied(AccessDenied(403, "this code was used already, or is too old: ask for a new one"))
-        return json_response(
-            201, {"space": holder.host.name, **await _mint(holder, callers[holder.host.name])}
-        )
-
-    async def _callers(self, request: Request) -> list[TokenIdentity]:
-        """Who may bind; raises Refused or RequestRefused if nobody who calls may."""
-        callers = [each for each in await self._called_by(request) if _may_bind(each)]
-        if not callers:
-            raise CapabilityViolation("only a member with the capability moot/bind binds chat accounts")
-        return callers
-
-    async def _called_by(self, request: Request) -> list[TokenIdentity]:
-        """Who calls: in the one space that the query names, which another gateway may serve, or in all."""
-        if request.query_params.get("space"):
-            return [await self._identity.in_space(request)]
-        return await self._identity.everywhere(request)
-
-    async def _opened_by(self, request: Request, token: str) -> list[TokenIdentity]:
-        """Who asked for a code, likewise. Raises Unavailable."""
-        if space := request.query_params.get("space"):
-            identity = await self._directory.identify_current(space, token)
-            return [identity] if isinstance(identity, TokenIdentity) else []
-        return (await self._directory.identify_everywhere_current(token))[0]
+        spaces = [space for space, _ in callers]
+        if token is not None and not request.query_params.get("space"):
+            opened, _ = await self._identity.spaces.describe("holder", token)
+            spaces = [each for each in spaces if each in {space for space, _ in opened}]
+        if token is not None and spaces:
+            if (elsewhere := self._relayed(request, spaces[0], body)) is not None:
+                return elsewhere
+            # Again: an earlier look is a while ago.
+            caller = await self._directory.identify_current(spaces[0], token_of(request))
+            holder = await self._directory.identify_current(spaces[0], token)
+            # Last: what fails before that leaves it valid.
+            if (
+                isinstance(caller, TokenIdentity)
+                and isinstance(holder, TokenIdentity)
+                and _may_bind(caller)
+                and await self._links.redeem(str(code), "chat ") is not None
+            ):
+                return json_response(201, {"space": holder.host.name, **await _mint(holder, caller)})
+        # Not counted as a wrong token: strangers in a chat would lock the chat program out.
+        return denied(AccessDenied(403, "this code was used already, or is too old: ask for a new one"))
 
     async def unbind(self, request: Request) -> Response:
         """The token that asks ends, with its connections, if a gateway made it."""
-        made = [
-            (each, each.token)
-            for each in await self._called_by(request)
-            if each.token is not None and _is_minted(each.host, each.token)
-        ]
+        made = await self._describe(request, "minted", _describe_minted)
         if not made:
             raise CapabilityViolation("this token was not made by a binding: whoever gave it ends it")
-        for each, token in made:
-            await each.host.rights.sign_out(
-                (), each.name, issued_before=0.0, keep_seconds=0.0, tokens=[token]
-            )
+        # A token is made for one space.
+        (space, name), token = made[0], hash_token(token_of(request))
+        if (elsewhere := self._relayed(request, space, None)) is not None:
+            return elsewhere
+        host = self._directory.space(space)
+        if isinstance(host, AccessDenied):
+            return denied(host)
+        await host.rights.sign_out((), name, issued_before=0.0, keep_seconds=0.0, tokens=[token])
         return json_response(200, {"status": "revoked"})
+
+    async def _describe(self, request: Request, about: str, describe: Describe) -> list[tuple[str, str]]:
+        """Space and name of who calls: in the space that the query names, or in all. Raises Refused."""
+        if request.query_params.get("space"):
+            identity = await self._identity.in_space(request)
+            rows = [await describe(identity, TokenQuestion(""))]
+        else:
+            rows = await self._identity.describe_everywhere(request, about)
+        return [(row[0], row[1]) for row in rows if row is not None]
+
+
+async def _describe_binder(who: TokenIdentity, _question: TokenQuestion) -> Json:
+    return (who.host.name, who.name) if _may_bind(who) else None
+
+
+async def _describe_minted(who: TokenIdentity, _question: TokenQuestion) -> Json:
+    return (who.host.name, who.name) if who.token is not None and _is_minted(who.host, who.token) else None
 
 
 def _is_minted(host: SpaceHost, token: str) -> bool:

@@ -168,7 +168,7 @@ class Endpoints:
             public_url=config.public_url,
             origins=origin_policy.origins,
         )
-        self._chat = ChatRoutes(directory, identity, sign_in_links)
+        self._chat = ChatRoutes(directory, identity, sign_in_links, self.relay_read)
         self._passkeys = PasskeyRoutes(identity, passkeys, sign_in_links, public_url=config.public_url)
         self._history = HistoryRoutes(identity, PastPages(config.data / "spaces", directory))
         self._decisions = DecisionRoutes(self._history)
@@ -299,6 +299,13 @@ class Endpoints:
         is_relayed = RELAYED_HEADER.decode() in request.headers
         found = self._relay.relayed_space(space, is_relayed=is_relayed, peer=address_of(request))
         return None if found is None else RelayedResponse(self._relay, found)
+
+    def relay_read(self, request: Request, space: str, body: Json) -> Response | None:
+        """The same for a request that names no space, when its body has been read."""
+        found = self.relayed(request, space)
+        if isinstance(found, RelayedResponse):
+            found.body_read = b"" if body is None else msgspec.json.encode(body)
+        return found
 
     def relayed_app(self, scope: Scope, space: str) -> Response | None:
         """The same for an application that is served at a path of this gateway for one space."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
 
 import httptools
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from moot.errors import OutcomeUnknown, Refused, Unavailable
 from moot.gateway.access import AccessDenied
@@ -41,8 +42,12 @@ class RelayedResponse(Response):
         super().__init__()
         self._relay = relay
         self._space = space
+        # Of a request that named no space until it was read.
+        self.body_read: bytes | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.body_read is not None:
+            scope, receive = _name_space(scope, self._space, self.body_read), _replay(self.body_read, receive)
         headers = [pair for pair in scope["headers"] if pair[0] not in _NOT_SENT]
         is_chunked = any(name == b"transfer-encoding" for name, _ in scope["headers"])
         headers.append((b"connection", b"close"))
@@ -85,6 +90,25 @@ class RelayedResponse(Response):
             # Of a body that was never asked for nothing was sent.
             unknown = scope["method"] not in ("GET", "HEAD") and answer.wants_body.is_set()
             await _explain(answer.fault, unknown=unknown)(scope, receive, send)
+
+
+def _name_space(scope: Scope, space: str, body: bytes) -> Scope:
+    named = urlencode({"space": space}).encode()
+    framing = (b"content-length", b"transfer-encoding")
+    headers = [pair for pair in scope["headers"] if pair[0] not in framing]
+    headers.append((b"content-length", str(len(body)).encode()))
+    query = scope["query_string"] + b"&" + named if scope["query_string"] else named
+    return {**scope, "headers": headers, "query_string": query}
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """What was read, and then what comes: that whoever asked has hung up."""
+    left = [body]
+
+    async def read() -> Message:
+        return {"type": "http.request", "body": left.pop()} if left else await receive()
+
+    return read
 
 
 def _explain(fault: Exception, *, unknown: bool) -> Response:

@@ -75,15 +75,6 @@ class RequestIdentity:
         identity.host.space.state.roster.find(identity.name)
         return identity
 
-    async def everywhere(self, request: Request) -> list[TokenIdentity]:
-        """Who calls, in each space that the token opens; raises RequestRefused if there is none."""
-        identities, refusal = await self._directory.identify_everywhere_current(
-            token_of(request), address_of(request)
-        )
-        if not identities:
-            raise RequestRefused(self.refuse_token(refusal, request))
-        return identities
-
     async def describe_everywhere(self, request: Request, about: str, *, more: Json = None) -> list[Json]:
         """What `spaces` describes of who calls, in each space of the cluster that the token opens.
 
