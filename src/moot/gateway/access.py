@@ -217,19 +217,6 @@ class SpaceDirectory:
             identity.host.order.check_current()
         return identity
 
-    async def identify_everywhere_current(
-        self, token: str, address: str = ""
-    ) -> tuple[list[TokenIdentity], AccessDenied]:
-        """`identify_everywhere`, likewise; also where this gateway does not know all spaces."""
-        self.check_whole()
-        found, refusal = self.identify_everywhere(token)
-        if not found and self.may_become_known(refusal, token, address):
-            await self.wait_current()
-            found, refusal = self.identify_everywhere(token)
-        for each in found:
-            each.host.order.check_current()
-        return found, refusal
-
     def may_become_known(
         self, identity: TokenIdentity | AccessDenied, token: str | None, address: str
     ) -> bool:

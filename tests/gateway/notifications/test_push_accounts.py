@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from moot.config.notification_config import PushConfig
-from moot.gateway.notifications.push.device_owners import AccountHolder, SignInEnded, seen_again
+from moot.gateway.notifications.push.device_owners import DeviceOwner, SignInEnded, seen_again
 from moot.gateway.notifications.push.subscription import ProviderAccount, Subscription
 from moot.protocol.operation import Json
 from tests.gateway.notifications.push_browser import PushBrowser
@@ -120,13 +120,13 @@ async def test_an_account_that_was_not_seen_for_a_week_is_told_no_more(
             keys=token.keys, issued_at=token.issued_at, participants={"lab": "ana"}, seen_at=1_000_000.0
         )
         now = [account.seen_at + WEEK_SECONDS - 1]
-        holder = AccountHolder(
+        holder = DeviceOwner(
             gateway.gateway.directory, account.owner, account, PushConfig(), wall=lambda: now[0]
         )
-        holder.check()
+        await holder.check()
         now[0] = account.seen_at + seconds
         with pytest.raises(SignInEnded):
-            holder.check()
+            await holder.check()
 
 
 def test_being_seen_again_is_written_now_and_then_and_a_new_space_at_once() -> None:

@@ -176,7 +176,7 @@ class Endpoints:
         self._receipts = ReceiptRoutes(self._history, logs)
         self._witness = None if witness is None else WitnessRoutes(witness)
         self._content = ContentRoutes(identity, config, shared=shared_content)
-        self._push = PushRoutes(directory, config.notifications.push, devices, identity.refuse_token)
+        self._push = PushRoutes(identity, config.notifications.push, devices)
         self._oidc = OidcRoutes(sign_in, identity.refuse_token)
         exchange = None if sign_in is None else McpExchange(sign_in, directory)
         self._mcp = McpRoutes(exchange, identity.refuse_token)

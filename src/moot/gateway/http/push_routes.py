@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -12,11 +11,11 @@ from starlette.responses import Response
 
 from moot.config import hash_token
 from moot.config.notification_config import PushConfig
-from moot.gateway.access import AccessDenied, SpaceDirectory
+from moot.gateway.access import AccessDenied
 from moot.gateway.http.http_replies import RequestRefused, check_json, json_response, object_of
-from moot.gateway.http.request_identity import address_of, token_of
+from moot.gateway.http.request_identity import RequestIdentity, token_of
 from moot.gateway.notifications.channels import DeliveryFailed, ReceiverGone
-from moot.gateway.notifications.push.device_owners import TokenHolder
+from moot.gateway.notifications.push.device_owners import TokenPlace, account_of, describe_place
 from moot.gateway.notifications.push.devices import PushDevices, PushUnavailable
 from moot.gateway.notifications.push.subscription import ProviderAccount, read_subscription
 from moot.protocol.envelope import rfc3339
@@ -28,8 +27,6 @@ SUBSCRIBES_PER_MINUTE: Final = 10
 # An endpoint, two keys and quiet hours.
 _MAX_BODY_BYTES: Final = 4_096
 _MAX_TOKENS: Final = 10_000
-
-RefuseToken = Callable[[AccessDenied, Request], AccessDenied]
 
 _ENDS_BY_ITSELF: Final = (
     "this sign-in ends by itself, and notifications would end with it unnoticed: sign in with"
@@ -52,15 +49,14 @@ class PushRoutes:
 
     def __init__(
         self,
-        directory: SpaceDirectory,
+        identity: RequestIdentity,
         config: PushConfig,
         devices: PushDevices,
-        refuse_token: RefuseToken,
     ) -> None:
-        self._directory = directory
+        self._identity = identity
         self._config = config
         self._devices = devices
-        self._refuse_token = refuse_token
+        identity.spaces.answer("push", describe_place)
         self._subscribes = sliding_windows(SUBSCRIBES_PER_MINUTE, 60.0, max_keys=_MAX_TOKENS)
 
     async def list(self, request: Request) -> Response:
@@ -88,7 +84,7 @@ class PushRoutes:
                     "time_zone": each.quiet_hours.time_zone,
                 },
             }
-            for each in devices.devices_of(caller.owner)
+            for each in await devices.devices_of(caller.owner)
         ]
         ends_after = None if caller.account is None else self._config.max_seconds_since_sign_in
         body: dict[str, Json] = {"key": key.public, "subscriptions": found, "refused": caller.refused}
@@ -135,7 +131,10 @@ class PushRoutes:
         """Turn them off for one of the caller's devices."""
         owner, devices = (await self._caller(request)).owner, self._devices
         id = request.path_params["id"]
-        found = [each for each in devices.devices_of(owner) if each.id == id]
+        try:
+            found = [each for each in await devices.devices_of(owner) if each.id == id]
+        except PushUnavailable as fault:
+            return _unavailable(str(fault))
         if not found:
             raise RequestRefused(AccessDenied(404, "notifications are not on for this device"))
         body: dict[str, Json] = {"id": id, "removed": True}
@@ -147,19 +146,18 @@ class PushRoutes:
 
     async def _caller(self, request: Request) -> DeviceCaller:
         """Raises RequestRefused, or Unavailable."""
-        token = token_of(request)
-        await self._directory.identify_everywhere_current(token, address_of(request))
-        holder = TokenHolder(self._directory, hash_token(token))
-        if not holder.spaces():
-            raise RequestRefused(self._refuse_token(AccessDenied(401, "unknown token"), request))
+        rows = await self._identity.describe_everywhere(request, "push")
+        places = [msgspec.convert(row, TokenPlace) for row in rows if row is not None]
+        if not places:
+            raise RequestRefused(self._identity.refuse_token(AccessDenied(401, "unknown token"), request))
         if not self._config.enabled:
             raise RequestRefused(AccessDenied(404, "this gateway sends no push notifications"))
-        if not holder.ends_by_itself():
-            return DeviceCaller(holder.owner)
-        account = holder.account(time.time()) if self._config.max_seconds_since_sign_in else None
+        if all(each.token is None for each in places):
+            return DeviceCaller(hash_token(token_of(request)))
+        account = account_of(places, time.time()) if self._config.max_seconds_since_sign_in else None
         if account is None:
             # It would be on for an hour, and then silently off.
-            return DeviceCaller(holder.owner, refused=_ENDS_BY_ITSELF)
+            return DeviceCaller(hash_token(token_of(request)), refused=_ENDS_BY_ITSELF)
         return DeviceCaller(account.owner, account)
 
 

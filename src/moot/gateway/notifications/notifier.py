@@ -33,7 +33,7 @@ class ConfiguredRecipient:
     def participant_in(self, space: str) -> str | None:
         return self.owner if self._spaces is None or space in self._spaces else None
 
-    def check(self) -> None:
+    async def check(self) -> None:
         """It stays for as long as the configuration says so."""
 
 

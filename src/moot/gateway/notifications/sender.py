@@ -69,6 +69,9 @@ class SharedValues(Protocol):
     async def create(self, key: str, value: bytes) -> bytes:
         """Write it if there is none yet; returns what is there."""
 
+    async def change(self, key: str, edit: Callable[[bytes | None], bytes]) -> bytes:
+        """Make another value of the one that is there, which no other gateway changes meanwhile."""
+
 
 class _Verdict(NamedTuple):
     """Whether a subject concerns the participant, and on what that rests: judging it reads its envelope."""
@@ -100,8 +103,8 @@ class Recipient(Protocol):
     def participant_in(self, space: str) -> str | None:
         """Who is told of what is in this space; None if nobody is."""
 
-    def check(self) -> None:
-        """Raises ReceiverGone when nobody is told anything any more."""
+    async def check(self) -> None:
+        """Raises ReceiverGone when nobody is told anything any more, and Unavailable."""
 
 
 class NotificationSender:
@@ -149,8 +152,8 @@ class NotificationSender:
         """Look and tell until the gateway stops; raises ReceiverGone when there is nobody to tell."""
         self._notified = await self._in_thread(lambda: read_notified(self._file, self._recipient.owner))
         while not stopping.is_set():
-            self._recipient.check()
             try:
+                await self._recipient.check()
                 await self._take_over()
                 await self._tell_due(stopping)
             except ReceiverGone:

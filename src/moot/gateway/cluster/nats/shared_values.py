@@ -6,6 +6,7 @@ Not in the log, which is read, copied into journals and kept: one of them is a p
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import nats.js.errors
@@ -25,6 +26,8 @@ from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS, ClusterConnec
 _KEEP_SECONDS: Final = 86_400
 # Another one has taken it meanwhile: "wrong last sequence", in both of its forms.
 _WRONG_LAST: Final = (10071, 10164)
+# Gateways that change one value at a time: each time one of them is done.
+_MAX_CHANGES: Final = 64
 
 
 class SharedLinks:
@@ -93,6 +96,25 @@ class SharedValues:
         except (*NATS_FAULTS, UsageError) as fault:
             raise unavailable(fault) from None
 
+    async def change(self, key: str, edit: Callable[[bytes | None], bytes]) -> bytes:
+        """Make another value of the one that is there; `edit` is asked again if another gateway was first."""
+        try:
+            bucket = await self._bucket.open()
+            for _ in range(_MAX_CHANGES):
+                found, revision = None, 0
+                with suppress(nats.js.errors.KeyNotFoundError):
+                    entry = await bucket.get(key)
+                    found, revision = entry.value, entry.revision or 0
+                changed = edit(found)
+                try:
+                    await bucket.update(key, changed, last=revision)
+                except nats.js.errors.KeyWrongLastSequenceError:
+                    continue
+                return changed
+        except NATS_FAULTS as fault:
+            raise unavailable(fault) from None
+        raise Unavailable("other gateways change the same value of the cluster: try again")
+
 
 class SharedBucket:
     """A bucket of this cluster, made at the first use: most clusters need none."""
@@ -115,8 +137,8 @@ class SharedBucket:
         )
         self._opened: KeyValue | None = None
 
-    async def open(self) -> KeyValue:
-        """Raises Unavailable, or one of NATS_FAULTS."""
+    async def open(self, *, is_read: bool = False) -> KeyValue:
+        """Raises Unavailable, or one of NATS_FAULTS. Where it `is_read`, it is not made: KeyNotFoundError."""
         connection = self._connection()
         if connection is None:
             raise Unavailable("this gateway is not connected to its cluster")
@@ -125,6 +147,8 @@ class SharedBucket:
             try:
                 self._opened = await context.key_value(self._wanted.bucket)
             except nats.js.errors.NotFoundError:
+                if is_read:
+                    raise nats.js.errors.KeyNotFoundError from None
                 # Done twice it is the same one.
                 self._opened = await context.create_key_value(self._wanted)
         return self._opened
@@ -132,7 +156,7 @@ class SharedBucket:
     async def read(self, key: str) -> bytes | None:
         """Raises Unavailable."""
         try:
-            return (await (await self.open()).get(key)).value
+            return (await (await self.open(is_read=True)).get(key)).value
         except nats.js.errors.KeyNotFoundError:
             return None
         except NATS_FAULTS as fault:

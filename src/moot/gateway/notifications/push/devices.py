@@ -3,6 +3,8 @@
 A device belongs to the token with which it was added, or to the account of a provider. It is told what waits
 for its owner, in all spaces that they may enter, by the rules of other receivers. It ends when its push
 service says so, when the person turns it off or signs out there, and when its owner may not enter any more.
+
+The gateways of a cluster have their devices in common: of each space, one gateway tells all of them.
 """
 
 from __future__ import annotations
@@ -16,19 +18,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-import msgspec
-
 from moot.config.gateway_config import GatewayConfig
 from moot.errors import MootError, ResourceLimit, Unavailable, UsageError
 from moot.gateway.access import SpaceDirectory
-from moot.gateway.notifications import channels
+from moot.gateway.notifications import channels, sender
 from moot.gateway.notifications.channels import DeliveryFailed, Outcome, ReceiverGone
 from moot.gateway.notifications.push.channel import PushChannel, first_body, last_body
-from moot.gateway.notifications.push.device_owners import DeviceOwner, SignInEnded, owner_of, seen_again
+from moot.gateway.notifications.push.device_owners import DeviceOwner, SignInEnded, answer_owners, seen_again
+from moot.gateway.notifications.push.device_store import DeviceFile, DeviceStore, Edit, SharedDevices
 from moot.gateway.notifications.push.subscription import ProviderAccount, Subscription
 from moot.gateway.notifications.push.vapid_key import VapidKey, open_vapid_key, read_vapid_key
 from moot.gateway.notifications.sender import NotificationSender, SenderRules, SharedValues
-from moot.resilience.atomic_file import write_atomically
 from moot.resilience.task_set import TaskSet
 from moot.store.worker_thread import DaemonExecutor
 
@@ -73,7 +73,8 @@ class PushDevices:
         # Made at the first use: it reads all certificates of the system.
         self._tls: ssl.SSLContext | None = None
         self._key: VapidKey | None = None
-        # By name, in the order in which they were added.
+        self._store: DeviceStore
+        # By name, as they were last read.
         self._devices: dict[str, Subscription] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._one_at_a_time = asyncio.Lock()
@@ -81,6 +82,7 @@ class PushDevices:
         self.shared: SharedValues | None = None
         # For tests, as of other senders.
         self.senders: dict[str, NotificationSender] = {}
+        answer_owners(directory, self._push)
 
     @property
     def enabled(self) -> bool:
@@ -88,26 +90,58 @@ class PushDevices:
 
     async def start(self) -> None:
         """Go on telling the devices that are known."""
+        file = self._folder / "devices.json"
+        if self.shared is None:
+            self._store = DeviceFile(file, self._files)
+        else:
+            self._store = SharedDevices(self.shared, file, self._files)
         if not self.enabled:
             return
-        kept = await self._in_thread(lambda: read_subscriptions(self._folder / "devices.json"))
-        if not kept:
+        if self.shared is None:
+            with suppress(PushUnavailable):
+                await self.refresh()
+        else:
+            self._tasks.start(self._follow())
+
+    async def _follow(self) -> None:
+        """Know what is turned on and off at other gateways."""
+        while not self._stopping.is_set():
+            with suppress(PushUnavailable, Unavailable):
+                await self.refresh()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(sender.SCAN_SECONDS):
+                    await self._stopping.wait()
+
+    async def refresh(self) -> None:
+        """Tell the devices that are kept, and no others. Raises PushUnavailable and Unavailable."""
+        async with self._one_at_a_time:
+            await self._adopt(await self._store.read())
+
+    async def _adopt(self, kept: Iterable[Subscription]) -> None:
+        wanted = {each.name: each for each in kept}
+        if wanted == self._devices:
             return
-        try:
+        if wanted:
             key = await self.open_key()
-        except PushUnavailable:
-            return
-        current = [each for each in kept if each.key == key.public]
-        for each in current:
-            self._devices[each.name] = each
-            self._run(each, key)
-        if len(current) < len(kept):
-            log.warning(
-                "push subscriptions dropped: the key for which they were made is lost, so people turn"
-                " notifications on again",
-                extra={"dropped": len(kept) - len(current)},
-            )
-            await self._write()
+            current = {name: each for name, each in wanted.items() if each.key == key.public}
+            if len(current) < len(wanted):
+                log.warning(
+                    "push subscriptions dropped: the key for which they were made is lost, so people turn"
+                    " notifications on again",
+                    extra={"dropped": len(wanted) - len(current)},
+                )
+                await self._store.change(lambda known: [each for each in known if each.key == key.public])
+                wanted = current
+        before, self._devices = self._devices, wanted
+        for name, each in before.items():
+            if wanted.get(name) != each:
+                self._stop(name)
+        for name, each in wanted.items():
+            if before.get(name) != each:
+                self._run(each, key)
+        gone = [self._told_file(each) for name, each in before.items() if name not in wanted]
+        if gone:
+            await self._in_thread(lambda: _unlink(gone))
 
     async def open_key(self) -> VapidKey:
         """The gateway's key, made when it is first needed; raises PushUnavailable."""
@@ -127,74 +161,88 @@ class PushDevices:
                 ) from None
         return self._key
 
-    def devices_of(self, owner: str) -> list[Subscription]:
-        """Those of a token (its hash) or an account."""
+    async def devices_of(self, owner: str) -> list[Subscription]:
+        """Those of a token (its hash) or an account. Raises as `refresh`."""
+        await self.refresh()
         return [each for each in self._devices.values() if each.owner == owner]
 
     async def note_seen(self, account: ProviderAccount) -> None:
         """An account is here again: its devices are told for longer, and of the spaces that it entered."""
+
+        def renew(known: list[Subscription]) -> list[Subscription]:
+            own = (each.owner == account.owner and seen_again(each, account, self._push) for each in known)
+            return [renewed or each for renewed, each in zip(own, known, strict=True)]
+
         async with self._one_at_a_time:
-            found = [seen_again(each, account, self._push) for each in self.devices_of(account.owner)]
-            renewed = [each for each in found if each is not None]
-            if not renewed or self._key is None:
+            if renew(list(self._devices.values())) == list(self._devices.values()):
                 return
-            for each in renewed:
-                self._devices[each.name] = each
-                self._stop(each.name)
-                self._run(each, self._key)
-            with suppress(OSError):
-                # It holds until the next start, and is tried again then.
-                await self._write()
+            with suppress(OSError, Unavailable):
+                # Without a file it holds until the next start, and is tried again then.
+                await self._change(renew, holds_unkept=True)
+
+    async def _change(self, edit: Edit, *, holds_unkept: bool = False) -> None:
+        try:
+            kept = await self._store.change(edit, holds_unkept=holds_unkept)
+        except OSError:
+            await self._adopt(await self._store.read())
+            raise
+        await self._adopt(kept)
 
     async def add(self, subscription: Subscription) -> None:
         """Send a first message, and keep the device if its push service took that.
 
-        Raises DeliveryFailed and ReceiverGone if not, ResourceLimit, and OSError when it cannot be kept.
+        Raises DeliveryFailed and ReceiverGone if not, ResourceLimit, Unavailable, and OSError when it cannot
+        be kept.
         """
         key = await self.open_key()
         owner = self._owner_of(subscription)
         # First, so that nobody is told that something is on which is not.
         channel = self._channel(subscription, key)
-        await channel.push(first_body(next(iter(owner.spaces().values()), "you")), topic="moot-first")
+        names = (await owner.spaces_everywhere()).values()
+        await channel.push(first_body(next(iter(names), "you")), topic="moot-first")
         async with self._one_at_a_time:
             # It may have become void meanwhile.
-            owner.check()
-            others = [each for each in self._devices.values() if each.name != subscription.name]
-            removed = [each for each in others if self._is_replaced(each, subscription, owner)]
-            own = [each for each in others if each.owner == subscription.owner and each not in removed]
-            removed += own[: max(0, len(own) + 1 - MAX_DEVICES_PER_PARTICIPANT)]
-            if len(others) - len(removed) >= MAX_DEVICES:
-                raise ResourceLimit(
-                    f"this gateway tells {MAX_DEVICES} devices, and no further ones",
-                    limit="max_devices",
-                )
-            before = dict(self._devices)
-            for each in removed:
-                del self._devices[each.name]
-            self._devices.pop(subscription.name, None)
-            self._devices[subscription.name] = subscription
-            try:
-                await self._write()
-            except OSError:
-                self._devices = before
-                raise
-            for each in (*removed, subscription):
-                self._stop(each.name)
-            self._run(subscription, key)
+            spaces = await owner.spaces_everywhere()
+            if not spaces:
+                raise ReceiverGone
+            # In each space, a device tells one participant: who signed in there last.
+            replaced = {subscription.name}
+            for each in await self._store.read():
+                is_same = each.endpoint == subscription.endpoint
+                if is_same and (await self._owner_of(each).spaces_everywhere()).keys() & spaces.keys():
+                    replaced.add(each.name)
+
+            def put(known: list[Subscription]) -> list[Subscription]:
+                others = [each for each in known if each.name not in replaced]
+                own = [each for each in others if each.owner == subscription.owner]
+                too_many = own[: max(0, len(own) + 1 - MAX_DEVICES_PER_PARTICIPANT)]
+                if len(others) - len(too_many) >= MAX_DEVICES:
+                    raise ResourceLimit(
+                        f"this gateway tells {MAX_DEVICES} devices, and no further ones",
+                        limit="max_devices",
+                    )
+                return [*(each for each in others if each not in too_many), subscription]
+
+            await self._change(put)
         log.info("push device added", extra={"device": subscription.name, "devices": len(self._devices)})
 
-    async def remove(self, subscriptions: Iterable[Subscription], why: str) -> None:
-        """Tell these no more; raises OSError if that is not kept, though it holds until the next start."""
+    async def remove(self, subscriptions: Iterable[Subscription], why: str) -> bool:
+        """Tell these no more; whether any was told until now. Raises Unavailable, and OSError if that is not
+        kept, though it holds until the next start."""
+        # The same one: it may have been turned on again meanwhile.
+        gone, found = list(subscriptions), list[Subscription]()
+
+        def take_out(known: list[Subscription]) -> list[Subscription]:
+            found[:] = [each for each in known if each in gone]
+            return [each for each in known if each not in gone]
+
         async with self._one_at_a_time:
-            # The same one: it may have been turned on again meanwhile.
-            found = [each for each in subscriptions if self._devices.get(each.name) is each]
-            for each in found:
-                del self._devices[each.name]
-                self._stop(each.name)
-                log.info("push device removed", extra={"device": each.name, "why": why})
-            if found:
-                await self._write()
-                await self._in_thread(lambda: _unlink(map(self._told_file, found)))
+            try:
+                await self._change(take_out, holds_unkept=True)
+            finally:
+                for each in found:
+                    log.info("push device removed", extra={"device": each.name, "why": why})
+        return bool(found)
 
     async def wait(self, timeout_seconds: float) -> None:
         await self._tasks.wait(timeout_seconds)
@@ -203,13 +251,7 @@ class PushDevices:
         await self._tasks.close()
 
     def _owner_of(self, subscription: Subscription) -> DeviceOwner:
-        return owner_of(self._directory, subscription, self._push)
-
-    def _is_replaced(self, other: Subscription, new: Subscription, owner: DeviceOwner) -> bool:
-        """In each space, a device tells one participant: who signed in there last."""
-        if other.endpoint != new.endpoint:
-            return False
-        return bool(self._owner_of(other).spaces().keys() & owner.spaces().keys())
+        return DeviceOwner(self._directory, subscription.owner, subscription.account, self._push)
 
     def _run(self, subscription: Subscription, key: VapidKey) -> None:
         quiet, push = subscription.quiet_hours, self._push
@@ -227,6 +269,7 @@ class PushDevices:
             file=self._told_file(subscription),
             files=self._files,
             outcomes=self._outcomes,
+            shared=self.shared,
         )
         self.senders[subscription.name] = sender
         self._running[subscription.name] = self._tasks.start(self._tell(subscription, sender))
@@ -235,12 +278,20 @@ class PushDevices:
         try:
             await sender.run(self._stopping)
         except ReceiverGone as gone:
-            if isinstance(gone, SignInEnded):
-                await self._say_ended(subscription)
             # Not stopped from within itself.
             self._running.pop(subscription.name, None)
-            with suppress(OSError):
-                await self.remove([subscription], "its push service or its owner's sign-in has ended it")
+            why, is_removed = "its push service or its owner's sign-in has ended it", True
+            try:
+                is_removed = await self.remove([subscription], why)
+            except Unavailable:
+                # When the others can be told, it is looked at again.
+                self._devices.pop(subscription.name, None)
+                return
+            except OSError:
+                pass
+            # By one gateway of a cluster.
+            if is_removed and isinstance(gone, SignInEnded):
+                await self._say_ended(subscription)
 
     async def _say_ended(self, subscription: Subscription) -> None:
         """Nobody should think that they are told when they are not. Tried once: it is no news later."""
@@ -273,10 +324,6 @@ class PushDevices:
     def _told_file(self, subscription: Subscription) -> Path:
         return self._config.data / "notifications" / f"{subscription.name}.json"
 
-    async def _write(self) -> None:
-        found = list(self._devices.values())
-        await self._in_thread(lambda: write_subscriptions(self._folder / "devices.json", found))
-
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._files, work)
 
@@ -284,31 +331,3 @@ class PushDevices:
 def _unlink(files: Iterable[Path]) -> None:
     for file in files:
         file.unlink(missing_ok=True)
-
-
-# The subscriptions of all people in one file of the data folder, readable by the gateway's user alone.
-#
-# Without the file nobody is told by Web Push until they turn it on again; nothing else depends on it.
-
-
-def read_subscriptions(file: Path) -> list[Subscription]:
-    """Those that are kept; none, with a warning, if the file cannot be read."""
-    try:
-        found = msgspec.json.decode(file.read_bytes(), type=list[Subscription])
-        for each in found:
-            # Raises ValueError.
-            _ = each.browser_keys
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as fault:
-        log.warning(
-            "push subscriptions cannot be read: people turn notifications on again",
-            extra={"file": str(file), "why": type(fault).__name__},
-        )
-        return []
-    return found
-
-
-def write_subscriptions(file: Path, subscriptions: Iterable[Subscription]) -> None:
-    """Replace the file; raises OSError."""
-    write_atomically(file, msgspec.json.encode(list(subscriptions)))
