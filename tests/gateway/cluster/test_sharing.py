@@ -30,7 +30,7 @@ from tests.gateway.cluster.conftest import PEOPLE, StartGateway, set_bounds
 from tests.gateway.cluster.histories import faults_of
 from tests.gateway.cluster.nats_proxy import proxied
 from tests.gateway.cluster.nats_servers import NatsServers
-from tests.gateway.cluster.test_shards import chats, node, refused, report
+from tests.gateway.cluster.test_shards import chats, get, node, refused, report
 from tests.gateway.cluster.test_start_together import die
 from tests.gateway.running_gateway import LocalGateway, fresh_id, running_gateway, space_settings
 from tests.gateway.running_gateway import fields as envelope
@@ -278,6 +278,25 @@ async def test_if_its_gateway_cannot_serve_a_shard_the_next_one_does(
         await until(lambda: LAB in sharing(a).refuses)
         assert serving(a, b)[LAB] == ["b"], "the one that can serves on"
         mark.write_bytes(before)
+
+
+async def test_on_a_new_log_nobody_goes_on_with_a_copy_that_may_be_old(
+    start: StartGateway, settings: dict[str, Json], tmp_path: Path
+) -> None:
+    """NATS has lost everything: another gateway may have served the space last, and removed somebody."""
+    after = SHARED | {"name": f"{settings['name']}-after"}
+    async with bounded():
+        async with start("a", cluster=SHARED) as a:
+            alice = await a.join("alice")
+            await alice.ask("space/kick", {"participant_id": "bob"})
+        with pytest.raises(UsageError, match="another gateway may have served later"):
+            async with start("a", cluster=after):
+                pass
+        # An operator has looked which one is the newest.
+        (tmp_path / "a" / "data" / "spaces" / "lab" / CLUSTER_FILE).unlink()
+        async with start("a", cluster=after) as a:
+            assert (await get(a, "/spaces/lab/history", "t-bob")).status_code == 401
+            assert (await get(a, "/spaces/lab/history", "t-alice")).status_code == 200
 
 
 async def test_all_gateways_of_a_cluster_agree_on_who_serves(

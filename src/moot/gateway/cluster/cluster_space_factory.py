@@ -8,6 +8,7 @@ import json
 import logging
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -105,6 +106,14 @@ def _nobody_waits() -> None:
 
 def _nobody_told(_outcome: Outcome) -> None:
     """Whoever wants the space looks again when the log has brought it."""
+
+
+def explain_other_log(name: str, mark: Path) -> str:
+    """With `serves: shared`, a copy may be older than that of whoever served the space last."""
+    return (
+        f"{mark.parent} has space {name!r} of another log, which another gateway may have served later: use "
+        f"the folder with the newest journal of all gateways, and remove the file {mark.name!r} in it"
+    )
 
 
 class ClusterSpaceFactory(SpaceFactory):
@@ -373,6 +382,8 @@ class ClusterSpaceFactory(SpaceFactory):
         if mark.exists() and mark.read_text() == self.node.shard_of(name).identity:
             # What was revoked there since this copy was made would be allowed again.
             raise UsageError(explain_dropped(name))
+        if mark.exists() and self.node.config.serves == "shared":
+            raise UsageError(explain_other_log(name, mark))
         settings = self._settings_of(name, self._created.models.get(name))
         options, config = self._options(name, settings), self._space_config(name, settings)
         restored = await restore_space(options, config, self._database)
