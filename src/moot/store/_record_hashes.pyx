@@ -77,6 +77,17 @@ cdef void _hash_all(const Job *jobs, Py_ssize_t count, bint lanes) noexcept nogi
         _end(<unsigned char *> jobs[each].digest, state)
 
 
+cdef Py_ssize_t _lines(const char *at, const char *stop) noexcept nogil:
+    # Not `bytes.count`, which looks at one byte after the other.
+    cdef Py_ssize_t count = 0
+    while True:
+        at = <const char *> memchr(at, b'\n', stop - at)
+        if at == NULL:
+            return count
+        count += 1
+        at += 1
+
+
 cdef long long _number(const char **at, const char *end) noexcept nogil:
     """The digits that stand here, and `at` behind them; -1 if there are none, or too many."""
     cdef long long number = 0
@@ -115,7 +126,7 @@ def entries_between(
     without one are passed over. Nothing is read behind a record that is not the next one; the last value
     says whether there was one. None for what is rare: a record that was erased, or that the log has already.
     """
-    cdef Py_ssize_t count = 0, lines = text.count(b'\n'), each
+    cdef Py_ssize_t count = 0, lines, each
     cdef const char *begin = PyBytes_AS_STRING(text)
     cdef const char *at = begin
     cdef const char *stop = at + len(text)
@@ -124,7 +135,10 @@ def entries_between(
     cdef long long number, shared, last = after
     cdef bint is_rare = False, is_gap = False
     cdef bytes found
-    cdef Job *jobs = <Job *> malloc((lines + 1) * sizeof(Job))
+    cdef Job *jobs
+    with nogil:
+        lines = _lines(begin, stop)
+        jobs = <Job *> malloc((lines + 1) * sizeof(Job))
     if jobs is NULL:
         raise MemoryError
     with nogil:
