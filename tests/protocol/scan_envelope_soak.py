@@ -7,19 +7,24 @@ that caused it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
+from contextlib import suppress
+from hashlib import sha256
 from random import Random
 
 import orjson
 
-from moot.errors import InvalidEnvelope
+from moot.errors import InvalidEnvelope, InvalidJson
 from moot.protocol import strict_json
-from moot.protocol._scan_envelope import read_ordinary
+from moot.protocol._scan_envelope import is_plain, read_ordinary
 from moot.protocol.dialects import M3P, MCPX, MEW
 from moot.protocol.dialects.mcpx import LegacyDialect
 from moot.protocol.dialects.mew import decode_slow
 from moot.protocol.envelope import DEFAULT_LIMITS, Envelope
+from moot.protocol.fingerprint import _decoder as fingerprint_decoder
+from moot.protocol.fingerprint import fingerprint_of
 from moot.protocol.operation import Json
 from tests.protocol.corpus import TS, call, text
 from tests.protocol.mutations import mutate
@@ -158,6 +163,7 @@ def check_case(raw: bytes) -> str:
     except UnicodeDecodeError:
         assert read_ordinary(raw, True) is read_ordinary(raw, False) is None
         return "no text"
+    _check_plain(raw)
     found = read_ordinary(raw, True) or read_ordinary(raw, False)
     if found is None:
         return "not ordinary"
@@ -179,10 +185,25 @@ def check_case(raw: bytes) -> str:
             assert [envelope.to, envelope.correlation_id, envelope.context, envelope.payload] == rest
             assert envelope.missing == ()
             assert envelope.raw == raw
+            assert fingerprint_of(envelope) == fingerprint_of_bytes(raw)
             dialect = MEW if envelope.dialect == "mew" else MCPX if envelope.dialect == "mcpx" else M3P
             # Twice, since kinds of these are kept.
             assert dialect.decode(raw) == dialect.decode(raw) == envelope
     return "ordinary" if any(careful) else "left to the caller"
+
+
+def _check_plain(raw: bytes) -> None:
+    """Of an accepted text both say the same; nothing else is asked about."""
+    with suppress(InvalidJson):
+        strict_json.parse(raw)
+        assert is_plain(raw) == strict_json.is_plain_in_python(raw)
+
+
+def fingerprint_of_bytes(raw: bytes) -> str:
+    """The fingerprint of an accepted envelope by the careful way alone."""
+    payload = fingerprint_decoder.decode(raw.decode())["payload"]
+    body = {"method": payload.get("method"), "params": payload.get("params", {})}
+    return sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _decode_carefully(raw: bytes, legacy: LegacyDialect | None = None) -> Envelope | None:

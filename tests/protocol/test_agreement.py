@@ -7,7 +7,7 @@ import pytest
 from moot.errors import KindPayloadMismatch
 from moot.protocol.agreement import check_agreement
 from moot.protocol.envelope import DialectName
-from moot.protocol.operation import Json, Operation
+from moot.protocol.operation import CONTEXT_PATHS, Json, Operation, context_of, operation_of
 from tests.protocol.corpus import call, proposed, read
 from tests.rows import for_each_row
 
@@ -220,3 +220,12 @@ def test_mew_says_everything_once_so_there_is_nothing_to_compare() -> None:
 def test_other_kinds_have_nothing_to_agree_on() -> None:
     check_agreement(read("mcpx", "reasoning/start", payload=call()), asked=READ_FILE)
     check_agreement(read("mcpx", "acme/run:fast", payload=call()), asked=None)
+
+
+@pytest.mark.parametrize("method", [*CONTEXT_PATHS, "tools/list"])
+@for_each_row("params", [None, [], {}, {"name": "x"}, {"name": 1}, {"uri": "u"}, {"ref": {"name": "r"}}])
+def test_an_operation_is_what_the_table_says(method: str, params: Json) -> None:
+    """D-49: calls of tools, whose context is found without the table, too."""
+    payload = {"method": method, "params": params}
+    assert operation_of(payload) == Operation(method, context_of(method, payload))
+    assert operation_of({"method": method}) == Operation(method, None)

@@ -451,3 +451,39 @@ def read_ordinary(bytes raw not None, bint is_mew):
     except ValueError:
         # UnicodeDecodeError and orjson.JSONDecodeError are some: the slow path says at which byte.
         return None
+
+
+cdef bint _is_plain(const unsigned char *text, Py_ssize_t size) noexcept nogil:
+    cdef const unsigned char *found = text
+    cdef Py_ssize_t at, digits = 0
+    cdef unsigned char odd = 0
+    for at in range(size):
+        odd |= text[at] >= 0x7f
+    while found is not NULL:
+        found = <const unsigned char *> memchr(found, c'\\', text + size - found)
+        if found is not NULL:
+            found += 1
+            odd |= found[0] == c'u'
+    if odd:
+        return False
+    at = 0
+    while 0 <= at < size:
+        if text[at] == c'"':
+            at = _string(text, size, at + 1)
+            digits = 0
+            continue
+        digits = digits + 1 if c'0' <= text[at] <= c'9' else 0
+        if digits > MAX_DIGITS or text[at] in b'.-eE':
+            return False
+        if text[at] == c't':
+            at = _word(text, at, b'true')
+        elif text[at] == c'f':
+            at = _word(text, at, b'false')
+        else:
+            at += 1
+    return at == size
+
+
+def is_plain(bytes raw not None):
+    """As `strict_json.is_plain_in_python`; False, too, for what is no accepted text."""
+    return _is_plain(raw, len(raw))

@@ -19,8 +19,9 @@ from typing import Final
 
 import orjson
 
-from moot.protocol.operation import Json
-from moot.protocol.strict_json import is_plain
+from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json, Payload
+from moot.protocol.ordinary_envelope import is_plain
 
 _LARGEST_SAFE_INTEGER: Final = 2**53
 # Up to 15 significant digits every decimal has a double of its own.
@@ -29,6 +30,13 @@ _SURELY_EXACT_CHARS: Final = 15
 _SURELY_EXACT_EXPONENT: Final = 290
 # A lone surrogate is in no accepted text (D-83), so what starts with it collides with nothing.
 _DIGITS: Final = "\ud800"
+
+
+def fingerprint_of(envelope: Envelope) -> str:
+    """The fingerprint of an envelope that was decoded, which mostly need not be parsed again for that."""
+    if is_plain(envelope.raw):
+        return _hash_plain(envelope.payload, envelope.payload.get("params", {}))
+    return fingerprint(envelope.raw)
 
 
 # Whoever gets a request compares it when it is checked and when its proposal is settled.
@@ -44,12 +52,15 @@ def fingerprint(raw: bytes, *, without: Set[str] = frozenset()) -> str:
     params = payload.get("params", {})
     if without and isinstance(params, dict):
         params = {name: value for name, value in params.items() if name not in without}
-    body = {"method": payload.get("method"), "params": params}
     if plain:
-        text = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
-    else:
-        text = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-    return hashlib.sha256(text).hexdigest()
+        return _hash_plain(payload, params)
+    body = {"method": payload.get("method"), "params": params}
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _hash_plain(payload: Payload, params: Json) -> str:
+    body = {"method": payload.get("method"), "params": params}
+    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def _number(digits: str) -> Json:

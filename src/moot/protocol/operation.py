@@ -45,6 +45,11 @@ def context_of(method: str | None, payload: Payload) -> str | None:
 def operation_of(payload: Payload) -> Operation:
     """The operation that a request or proposal body holds: the facts, whatever a kind claims."""
     method = payload.get("method")
+    if method == "tools/call":
+        # As nearly always: what the table says, without walking it.
+        params = payload.get("params")
+        name = params.get("name") if isinstance(params, dict) else None
+        return Operation(method, name if isinstance(name, str) else None)
     if not isinstance(method, str):
         return Operation(None, None)
     return Operation(method, context_of(method, payload))

@@ -1,7 +1,7 @@
 """Ordinary envelopes: what the compiled scanner reads by itself (`_scan_envelope.pyx` says which these are).
 
 Without the compiled part, or with MOOT_PURE_PYTHON set, none is ordinary: all are decoded the careful way,
-with the same outcome.
+with the same outcome. Whether a text is plain is then looked for in Python.
 """
 
 from __future__ import annotations
@@ -9,17 +9,20 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from moot.protocol.strict_json import is_plain_in_python
+
 
 def _read_none(_raw: bytes, _is_mew: bool) -> None:
     """Nothing is ordinary."""
 
 
 if TYPE_CHECKING:
+    from moot.protocol._scan_envelope import is_plain as is_plain
     from moot.protocol._scan_envelope import read_ordinary as read_ordinary
 elif os.environ.get("MOOT_PURE_PYTHON"):
-    read_ordinary = _read_none
+    is_plain, read_ordinary = is_plain_in_python, _read_none
 else:
     try:
-        from moot.protocol._scan_envelope import read_ordinary
+        from moot.protocol._scan_envelope import is_plain, read_ordinary
     except ImportError:
-        read_ordinary = _read_none
+        is_plain, read_ordinary = is_plain_in_python, _read_none

@@ -95,7 +95,7 @@ def has_more_decimals(raw: bytes, most: int) -> bool:
     return next(islice(found, most, None), None) is not None
 
 
-def is_plain(raw: bytes) -> bool:
+def is_plain_in_python(raw: bytes) -> bool:
     """Whether all coders read and write an accepted text alike: ASCII, and whole numbers of few digits."""
     if not raw.isascii() or b"\\u" in raw or b"\x7f" in raw:
         return False

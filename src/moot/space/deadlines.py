@@ -28,7 +28,8 @@ class Deadlines:
         heapq.heappush(self._heap, (when, self.scheduled, what, key))
         # Most things end before their deadline; stale deadlines must not pile up until then.
         if len(self._heap) > self._max_entries:
-            self._heap = [entry for entry in self._heap if self._is_live(entry[0], *entry[2:])]
+            is_live = self._is_live
+            self._heap = [entry for entry in self._heap if is_live(entry[0], entry[2], entry[3])]
             heapq.heapify(self._heap)
             self._max_entries = 2 * len(self._heap) + 256
 

@@ -55,6 +55,7 @@ from moot.space.grants.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
 from moot.space.last_word import ABOUT, is_late, is_left_to_others
 from moot.space.members.member import Session
+from moot.space.members.send_rate import UNLIMITED
 from moot.space.proposals.budgets import check_charges
 from moot.space.proposals.effect_keys import check_uses
 from moot.space.state import State
@@ -76,7 +77,8 @@ def process_envelope(
     given_id = envelope.id
     try:
         # 2
-        member.send_limiter.check_rate(len(envelope.raw), now, state.send_rate)
+        if state.send_rate is not UNLIMITED:
+            member.send_limiter.check_rate(len(envelope.raw), now, state.send_rate)
         # 3
         if envelope.sender != member.id and envelope.sender:
             raise AuthViolation(f"you are {member.id!r}, not {envelope.sender[:128]!r}")
@@ -152,7 +154,7 @@ def process_envelope(
     except Refused as refusal:
         return _refused(state, session, envelope, refusal, now, mint, about=given_id)
     # 14
-    return _accepted(state, session, envelope, row, act, used, agreed=agreed, now=now, mint=mint)
+    return _accepted(state, session, envelope, row, act, used, to, agreed=agreed, now=now, mint=mint)
 
 
 def _accepted(
@@ -162,6 +164,7 @@ def _accepted(
     row: Kind,
     act: Act | None,
     used: GrantRecord | None,
+    to: Sequence[str],
     *,
     agreed: bool,
     now: float,
@@ -172,7 +175,7 @@ def _accepted(
     record.translated = agreed
     operation = proposer = None
     if kind in OPERATION_KINDS:
-        record.to = state.resolve_names(envelope.to)
+        record.to = tuple(to)  # type: ignore[arg-type]  # resolved by now
         if kind == "mcp/response":
             operation = requests.operations_asked(state, envelope)[0]
             proposer = requests.proposer_asked(state, envelope)
@@ -210,9 +213,9 @@ def _accepted(
         effects += count_use(state, used, now, mint)
     if not agreed:
         effects += _report_mismatch(state, session, envelope, now, mint)
-    if session.options.injected and not any(isinstance(effect, Result) for effect in effects):
-        effects.append(Result(session.id, {"status": "accepted"}))
     if session.options.injected:
+        if not any(isinstance(effect, Result) for effect in effects):
+            effects.append(Result(session.id, {"status": "accepted"}))
         effects = [_add_receipt(effect, envelope, now) for effect in effects]
     return effects
 

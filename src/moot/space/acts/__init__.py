@@ -8,7 +8,8 @@ Nothing changes before `execute`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -20,7 +21,7 @@ from moot.space.proposals.effect_keys import EffectUse
 from moot.space.state import State
 
 
-class Act(NamedTuple):
+class Act(msgspec.Struct, frozen=True):
     """A checked act, ready to be carried out. `record` is what the window keeps of its envelope."""
 
     execute: Callable[[SeenEnvelope, float, Mint], list[Effect]]

@@ -17,8 +17,8 @@ from moot.errors import (
 )
 from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope
-from moot.protocol.fingerprint import fingerprint
-from moot.protocol.operation import Json, operation_of
+from moot.protocol.fingerprint import fingerprint_of
+from moot.protocol.operation import Json
 from moot.protocol.strict_json import has_more_decimals
 from moot.space.acts import Act, requests
 from moot.space.acts.approvals import (
@@ -60,6 +60,9 @@ MAX_ASSIGNED: Final = 16
 
 def check_ledger(state: State, session: Session, envelope: Envelope, now: float) -> None:
     """One proposal, at most one execution, of exactly what was reviewed."""
+    if envelope.kind == "mcp/request" and not envelope.correlation_id:
+        _check_needs_no_proposal(state, session, envelope, now)
+        return
     named = _named_in(state, envelope)
     if envelope.kind == "moot/settle" and any(map(state.effects.is_open, envelope.correlation_id)):
         check_effect_assessment(state, session, envelope, now)
@@ -72,7 +75,7 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
             return
         # Once for all that are named: it reads the whole body.
         _check_decimals(state, envelope)
-        body = fingerprint(envelope.raw)
+        body = fingerprint_of(envelope)
     for proposal in named:
         if envelope.kind == "mcp/request":
             if find_continued(state, session, envelope) is proposal:
@@ -118,9 +121,10 @@ def _check_needs_no_proposal(state: State, session: Session, envelope: Envelope,
 
     What was accepted once, by a version that asked less, is accepted when it is replayed.
     """
-    config, name = state.config, session.member.name
-    if state.replaying or not (config.approval_rules or config.separation_of_duties):
+    config = state.config
+    if state.replaying or not (config.quorum or config.passkeys.required or config.separation_of_duties):
         return
+    name = session.member.name
     to = state.resolve_names(envelope.to)
     needed = find_needed_approvals(config.approval_rules, envelope.payload, to)
     if needed.approvals and name not in needed.exempt:
@@ -134,7 +138,7 @@ def _check_needs_no_proposal(state: State, session: Session, envelope: Envelope,
         )
     if config.separation_of_duties and (own := state.ledger.open_of(name)):
         _check_decimals(state, envelope)
-        body = fingerprint(envelope.raw)
+        body = fingerprint_of(envelope)
         for proposal in own:
             if proposal.fingerprint == body and not (proposal.to and to and set(proposal.to).isdisjoint(to)):
                 raise Unauthorized(
@@ -285,40 +289,38 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
         countered = find_countered(state, session, envelope, now)
         own_needed = find_needed_approvals(state.config.approval_rules, envelope.payload, record.to)
         needed = combine_needed(own_needed, countered)
-        operation = operation_of(envelope.payload)
+        operation = record.operation
         author_votes = may_author_vote(own_needed, operation, countered)
         # Whoever changes a call agrees to the changed one; with a passkey that is said by a vote.
         votes = bool(author_votes and needed.approvals and not needed.passkey) and session.rights.allow(
             "moot/approve", {}, ()
         )
         state.ledger.drop_unresolved_bytes(proposer.name, len(envelope.raw), MAX_OPEN_BYTES)
-        state.ledger.add(
-            ProposalRecord(
-                envelope.id,
-                proposer.name,
-                record.to,
-                fingerprint(envelope.raw),
-                expires,
-                approvals_needed=needed.approvals,
-                exempt=needed.exempt,
-                approved_by=[proposer.name] if votes else [],
-                counters=tuple(each.id for each in countered),
-                author_votes=author_votes,
-                passkey=needed.passkey,
-                proposed_at=now,
-                operation=operation,
-                raw=envelope.raw,
-                dialect=envelope.dialect,
-                translated=record.translated,
-            )
+        made = ProposalRecord(
+            envelope.id,
+            proposer.name,
+            record.to,
+            fingerprint_of(envelope),
+            expires,
+            approvals_needed=needed.approvals,
+            exempt=needed.exempt,
+            approved_by=[proposer.name] if votes else [],
+            counters=tuple([each.id for each in countered]),
+            author_votes=author_votes,
+            passkey=needed.passkey,
+            proposed_at=now,
+            operation=operation,
+            raw=envelope.raw,
+            dialect=envelope.dialect,
+            translated=record.translated,
         )
+        state.ledger.add(made)
         state.window.pin(envelope.id, record)
         state.deadlines.schedule(expires, "proposal", envelope.id)
-        made = state.ledger.get(envelope.id)
-        told = needed.approvals or countered
-        if made is not None and not told:
+        told: object = needed.approvals or countered
+        if not told and (state.config.budgets or state.config.effects):
             told = describe_charges(state, made, now) or describe_effects(state, made, now)
-        return announce_votes(state, [envelope.id] if told else [], now, mint)
+        return announce_votes(state, [envelope.id], now, mint) if told else []
 
     return Act(execute, check_limits)
 

@@ -28,6 +28,10 @@ from moot.space.state import State
 def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
     method = envelope.payload.get("method")
     notification = isinstance(method, str) and method.startswith(NOTIFICATION_PREFIX)
+    check_limits = None if notification or not envelope.to else partial(check_open_requests, state, session)
+    if not (envelope.correlation_id or notification or state.config.budgets or state.config.effects):
+        # Most requests only wait for their answers.
+        return Act(partial(_expect_answers, state, envelope.id), check_limits)
     fulfilled = state.ledger.named_in(tuple(envelope.correlation_id)) if envelope.correlation_id else []
     continued = find_continued(state, session, envelope) if fulfilled else None
     charges: tuple[Charge, ...] = ()
@@ -44,11 +48,7 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
     confirms = bool(uses) and may_confirm(state, session, envelope, asked_for)
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
-        # Only members can owe; the sender may address itself, and the gateway answers nothing.
-        members = state.roster.members
-        owed = tuple([name for name in record.to if name in members])
-        if len(owed) > 1:
-            owed = tuple(dict.fromkeys(owed))
+        owed = _owing(state, record)
         giver = acting_for(state, session, envelope, now) if fulfilled else None
         for proposal in fulfilled:
             if proposal is continued:
@@ -70,9 +70,22 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
             state.effects.record(uses, envelope.id, by, approved_by, owed, now)
         return announce_uses(state, charges, uses, now, mint) if charges or uses else []
 
-    if notification or not envelope.to:
+    if check_limits is None:
         return Act(execute, charges=charges, is_approved=is_approved)
-    return Act(execute, partial(check_open_requests, state, session), charges, is_approved, uses, confirms)
+    return Act(execute, check_limits, charges, is_approved, uses, confirms)
+
+
+def _owing(state: State, record: SeenEnvelope) -> tuple[Name, ...]:
+    """Only members can owe an answer; the sender may address itself, and the gateway answers nothing."""
+    members, to = state.roster.members, record.to
+    if len(to) == 1:
+        return to if to[0] in members else ()
+    return tuple(dict.fromkeys([name for name in to if name in members]))
+
+
+def _expect_answers(state: State, id: str, record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
+    state.record_pending_answer(id, record, _owing(state, record), now)
+    return []
 
 
 def charges_of(state: State, sender: Name, request: Envelope) -> tuple[Charge, ...]:
@@ -265,6 +278,9 @@ def _belongs_to_request(
 
 def operations_asked(state: State, envelope: Envelope) -> list[Operation | None]:
     """What each request does that a response answers; None where it is not known (any more)."""
+    if len(envelope.correlation_id) == 1:
+        asked = state.window.get(envelope.correlation_id[0])
+        return [asked.operation if asked is not None and asked.kind == "mcp/request" else None]
     known: dict[Operation | None, None] = {}
     for id in envelope.correlation_id:
         asked = state.window.get(id)

@@ -21,6 +21,8 @@ class SendRate(NamedTuple):
     @classmethod
     def of(cls, limits: SpaceLimits) -> SendRate:
         messages, octets = limits.messages_per_second, limits.bytes_per_second
+        if not messages and not octets:
+            return UNLIMITED
         return cls(1 / messages if messages else 0.0, 1 / octets if octets else 0.0)
 
 

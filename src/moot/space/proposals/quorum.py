@@ -8,7 +8,7 @@ would be with any of them alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from moot.protocol.call_risks import is_examined_whole, risks_of
@@ -35,11 +35,16 @@ class NeededApprovals(NamedTuple):
     passkey: bool = False
 
 
-def find_needed_approvals(rules: Iterable[Quorum], payload: Payload, to: Sequence[str]) -> NeededApprovals:
+_NONE: Final = NeededApprovals()
+
+
+def find_needed_approvals(rules: Sequence[Quorum], payload: Payload, to: Sequence[str]) -> NeededApprovals:
     """The largest number of the rules that match (0145); exempt is who is so in all of them."""
+    if not rules:
+        return _NONE
     method = payload.get("method")
     if isinstance(method, str) and (method in UNBOUND_METHODS or method.startswith(NOTIFICATION_PREFIX)):
-        return NeededApprovals()
+        return _NONE
     matching = [
         rule
         for rule in rules
@@ -48,7 +53,7 @@ def find_needed_approvals(rules: Iterable[Quorum], payload: Payload, to: Sequenc
         and (rule.undo is None or any(binds_call(each, payload, to) for each in rule.undo_calls))
     ]
     if not matching:
-        return NeededApprovals()
+        return _NONE
     exempt = [name for name in matching[0].exempt if all(name in rule.exempt for rule in matching)]
     return NeededApprovals(
         max(rule.approvals_needed for rule in matching),
