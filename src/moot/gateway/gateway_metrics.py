@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, get_args
 
 from moot import __version__
 from moot.gateway.access_limiter import AccessLimiter
@@ -19,10 +19,10 @@ from moot.gateway.hosting.fast_path import COMPILED
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.notifications.channels import OUTCOMES
 from moot.gateway.notifications.notifier import Notifier
-from moot.metrics import BUILD_INFO, Histogram, MetricTable, Registry, measure_build
+from moot.metrics import BUILD_INFO, MetricTable, Registry, measure_build
 from moot.metrics.process import PROCESS_METRICS, measure_process
 from moot.net.http_protocol import ConnectionLimiter
-from moot.space.proposals.proposal_ledger import Decision, ProposalRecord
+from moot.space.proposals.proposal_ledger import Decision
 from moot.store.file_journal import TIMED_WRITES
 
 # A rule decides within a second, a person within minutes, or tomorrow.
@@ -179,7 +179,9 @@ class GatewayMeasures:
             host.journal.on_synced = JOURNAL_SYNC.of(registry, space=space).observe
             running = JOURNAL_SYNC_RUNNING.of(registry, space=space)
             running.read = lambda: host.journal.sync_running_seconds
-        host.space.state.ledger.on_decided = self._decisions(host)
+        host.space.state.ledger.decision_timers = {
+            each: DECISIONS.of(registry, space=space, outcome=each).observe for each in get_args(Decision)
+        }
 
     def forget_space(self, host: SpaceHost) -> None:
         """It was archived or deleted."""
@@ -209,20 +211,3 @@ class GatewayMeasures:
         if took > _CHEAP_SECONDS:
             self._text, self._fresh_until = text, self._clock() + _REUSE_FACTOR * took
         return text
-
-    def _decisions(self, host: SpaceHost) -> _DecisionTimer:
-        outcomes: tuple[Decision, ...] = ("fulfilled", "rejected", "withdrawn", "expired")
-        return _DecisionTimer(
-            {each: DECISIONS.of(self.registry, space=host.name, outcome=each) for each in outcomes}
-        )
-
-
-class _DecisionTimer:
-    """Called by the ledger of a space for every decision."""
-
-    def __init__(self, histograms: dict[Decision, Histogram]) -> None:
-        self._histograms = histograms
-
-    def __call__(self, proposal: ProposalRecord, decision: Decision, now: float) -> None:
-        if proposal.proposed_at:
-            self._histograms[decision].observe(max(0.0, now - proposal.proposed_at))

@@ -141,7 +141,10 @@ class JournaledSpace:
         self.durability.carry_out(
             PendingEffects(number, effects, now, waits, shrinks_rights, is_audited, done)
         )
-        self._look_ahead(number)
+        is_due = number >= self.snapshot_due
+        # A timer that has run out is set again, whoever let its deadlines act.
+        if is_due or self._timer is None or self.space.state.deadlines.scheduled != self._scheduled:
+            self._look_ahead(number)
 
     def hold_until_durable(
         self, effects: list[Effect], number: int, now: float, *, shrinks_rights: bool = False

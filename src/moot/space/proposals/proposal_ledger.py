@@ -21,7 +21,7 @@ stays known, so that a late approval is told what happened.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -167,8 +167,8 @@ class ProposalLedger:
 
     def __init__(self) -> None:
         self.proposals: dict[str, ProposalRecord] = {}
-        # Told of every decision and its time: the first rejection of a proposal, and what settles it.
-        self.on_decided: Callable[[ProposalRecord, Decision, float], None] | None = None
+        # Told how many seconds a decision took: the first rejection of a proposal, and what settles it.
+        self.decision_timers: Mapping[Decision, Callable[[float], None]] = {}
         self._settled: deque[str] = deque()
         self._open: dict[Name, dict[str, ProposalRecord]] = {}
         # Fulfilled, and not resolved; in the order of their fulfilment.
@@ -246,8 +246,8 @@ class ProposalLedger:
         proposal.rejected_by.append(by)
         if isinstance(reason, str):
             proposal.reject_reasons[by] = reason[:MAX_REASON_CHARS]
-        if self.on_decided is not None and len(proposal.rejected_by) == 1:
-            self.on_decided(proposal, "rejected", now)
+        if len(proposal.rejected_by) == 1:
+            self._time(proposal, "rejected", now)
 
     # Settling and resolving. Each returns the ids of envelopes that nothing here depends on any more: of
     # forgotten proposals, and of requests whose answer has come. They are unpinned.
@@ -274,14 +274,18 @@ class ProposalLedger:
         return self._forget(next(iter(self._unresolved)))
 
     def _close(self, proposal: ProposalRecord, state: Settled, by: str | None, now: float) -> None:
-        if self.on_decided is not None:
-            self.on_decided(proposal, state, now)
+        self._time(proposal, state, now)
         proposal.state = state
         proposal.settled_by = by
         proposal.settled_at = now
         del self._open[proposal.proposer][proposal.id]
         if not self._open[proposal.proposer]:
             del self._open[proposal.proposer]
+
+    def _time(self, proposal: ProposalRecord, decision: Decision, now: float) -> None:
+        timer = self.decision_timers.get(decision)
+        if timer is not None and proposal.proposed_at:
+            timer(max(0.0, now - proposal.proposed_at))
 
     # Outcomes
 
