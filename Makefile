@@ -197,7 +197,6 @@ cose-judge:
 	build/cose-judge/bin/python -m tests.evidence.cose_judge tests/evidence/cose_vectors.json
 
 docs: $(VENV)/installed $(DOCS_VENV)/installed
-	$(BIN)/python -m tools.make_docs
 	$(BIN)/python -m tools.docs_site prepare
 	$(DOCS_VENV)/bin/zensical build --strict --config-file build/zensical.toml
 	$(BIN)/python -m tools.docs_site check

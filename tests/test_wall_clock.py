@@ -98,7 +98,7 @@ FILES: Final = {
     "trust/approver/approver.py": "hours and dates of a rule; its limits go by another clock",
     "trust/approver/approver_status.py": "hours and dates of a rule",
     "operations/grant_scope.py": "what is granted for today ends at a person's midnight",
-    "operations/origin_text.py": AGO,
+    "operations/text/origin_text.py": AGO,
     "tui/dialogs.py": "what is endorsed ends at a person's midnight",
     "tui/proposal_lines.py": AGO,
 }

@@ -1,8 +1,7 @@
 """The pages that are made from the code: `make docs` puts them into the site, and nothing of them is in git.
 
 In their place docs/ has a few words each, which say where their facts stand in the code, so that links lead
-somewhere on a code host, too. The list of decisions alone is in git: `python -m tools.make_docs` writes it,
-and with the name of another page, such as reference/gateway, prints that.
+somewhere on a code host, too. `python -m tools.make_docs reference/gateway` prints a page.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from moot.config.gateway_config import (
     SmtpConfig,
     TlsConfig,
 )
-from moot.config.kept_secret import keys_of
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.config.oidc_config import IntrospectionConfig, McpResource, OidcConfig, SignInRule
+from moot.config.secrets.kept_secret import keys_of
 from moot.gateway.cluster.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.gateway.http.http_routes import openapi
@@ -326,7 +325,6 @@ def decisions_page() -> str:
         by_subject.setdefault(subject, []).append(f"- [{path.name[:4]}]({path.name}) {words}")
     parts = [
         "# Decisions",
-        "Written by `make docs` from the code; do not edit. "
         "Each page gives a question, the decision and its reason. [Rulings](rulings.md) say "
         "what Moot does where the protocol documents are silent or contradict each other.",
     ]
@@ -358,6 +356,7 @@ def _metrics_table(title: str, described: Iterable[AnyDescription]) -> str:
 
 # What the site has in the place of the few words in docs/.
 PAGES: Mapping[str, Callable[[], str]] = {
+    "docs/decisions/index.md": decisions_page,
     "docs/conformance.md": lambda: report.page(shown()),
     "docs/reference/kinds.md": kinds_page,
     "docs/reference/errors.md": errors_page,
@@ -372,8 +371,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/sdk.md": lambda: sdk_page(_NOTE),
 }
 
-LIST_OF_DECISIONS = "docs/decisions/index.md"
-
 
 def page(name: str) -> str:
     """A page as the site has it."""
@@ -382,10 +379,7 @@ def page(name: str) -> str:
 
 
 def main(names: list[str]) -> None:
-    if names:
-        print("\n".join(page(f"docs/{name}.md") for name in names))
-    else:
-        (ROOT / LIST_OF_DECISIONS).write_text(decisions_page(), "utf-8")
+    print("\n".join(page(f"docs/{name}.md") for name in names))
 
 
 if __name__ == "__main__":

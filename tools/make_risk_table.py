@@ -8,7 +8,7 @@ from typing import Final
 
 from moot.protocol import risk_table
 
-FILE: Final = Path("src/moot/console/views/approvals/risk-table.js")
+FILE: Final = Path("src/moot/console/views/proposals/risk-table.js")
 
 
 def text() -> str:

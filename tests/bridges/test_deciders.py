@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moot.operations.call_text import describe_deciders
+from moot.operations.text.call_text import describe_deciders
 
 
 def test_people_are_named_and_whoever_applies_rules_is_not_one_of_them() -> None:

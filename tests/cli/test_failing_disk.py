@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from moot.agents.hook.hook_config import write_settings
-from moot.config.sign_in_store import SignInStore, StoredSignIn
+from moot.config.secrets.sign_in_store import SignInStore, StoredSignIn
 from moot.errors import UsageError
 from tests.gateway.fault_shim import FaultShim
 from tests.gateway.served import command

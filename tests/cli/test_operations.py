@@ -26,10 +26,10 @@ from moot.errors import (
     Unreachable,
     UsageError,
 )
-from moot.operations.envelope_view import lines_of
 from moot.operations.operation import SlashParser, error_code, read_capability_text, read_tool_arguments
 from moot.operations.operation_table import OPERATIONS
 from moot.operations.proposal_operations import argument_lines
+from moot.operations.text.envelope_view import lines_of
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json

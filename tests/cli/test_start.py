@@ -79,7 +79,9 @@ def test_who_joins_loads_no_proxies_and_no_other_loop(tmp_path: Path) -> None:
 
 
 def test_plain_patterns_need_no_regular_expressions_of_others(tmp_path: Path) -> None:
-    assert not {"re2", "moot.config.box_config", "moot.config.env_file"} & loaded_by(tmp_path, "proposals")
+    assert not {"re2", "moot.config.box_config", "moot.config.secrets.env_file"} & loaded_by(
+        tmp_path, "proposals"
+    )
 
 
 def test_an_operation_loads_no_other_ones(tmp_path: Path) -> None:

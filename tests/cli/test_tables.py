@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from moot.cli.process.table_output import TableWriter
 from moot.operations.member_operations import _rights
-from moot.operations.text_table import TextTable, cut, display_width
+from moot.operations.text.text_table import TextTable, cut, display_width
 from moot.participant import JoinedSpace
 from moot.protocol.operation import Json
 from tests.cli.space_with_members import SpaceWithMembers

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.config.env_file import MAX_ENV_FILE_BYTES, format_env_text, parse_env_text, read_env_file
+from moot.config.secrets.env_file import MAX_ENV_FILE_BYTES, format_env_text, parse_env_text, read_env_file
 from moot.errors import UsageError
 
 

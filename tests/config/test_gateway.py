@@ -22,9 +22,9 @@ from moot.config import (
 )
 from moot.config.cluster_config import ClusterConfig
 from moot.config.gateway_config import McpEndpointConfig, TlsConfig
-from moot.config.kept_secret import keys_of
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.config.oidc_config import IntrospectionConfig, OidcConfig, SignInRule
+from moot.config.secrets.kept_secret import keys_of
 from moot.errors import UsageError
 from tests.config.files import NO_ENVIRONMENT, loaded, written
 from tests.rows import for_each_row

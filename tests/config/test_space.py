@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moot.config.space_reader import read_space
+from moot.config.space.space_reader import read_space
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from tests.rows import for_each_row

@@ -17,7 +17,7 @@ from moot.config.connect_settings import (
     find_config,
     token_of,
 )
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.errors import UsageError
 from tests.config.files import NO_ENVIRONMENT, written
 

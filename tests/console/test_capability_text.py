@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from moot.operations.capability_text import in_words
+from moot.operations.text.capability_text import in_words
 from moot.protocol.operation import Json
 from moot.protocol.patterns import covers, read_capability
 from tests.console.in_node import each_in_node

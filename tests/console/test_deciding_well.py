@@ -35,7 +35,7 @@ def test_risks_are_found_and_nothing_else_is_called_one() -> None:
         {"name": name, "params": {"arguments": given}} for name, given, *_ in [*RISKY, *HARMLESS]
     ]
     found = each_in_node(
-        "views/approvals/call-risks.js", "(call) => m.risksOf(call).map((each) => each.text)", calls
+        "views/proposals/call-risks.js", "(call) => m.risksOf(call).map((each) => each.text)", calls
     )
     for (_, given, expected), risks in zip(RISKY, found, strict=False):
         assert any(expected in text for text in risks), (given, risks)
@@ -46,13 +46,13 @@ def test_the_console_says_of_every_case_what_the_terminal_says() -> None:
     calls = [*cases("dangerous"), *cases("harmless"), *((tool, given) for tool, given, _ in RISKY), *HARMLESS]
     given: list[Json] = [{"name": tool, "params": {"arguments": arguments}} for tool, arguments in calls]
     shown = "(call) => m.risksOf(call).map((each) => [each.tone, each.text])"
-    found = each_in_node("views/approvals/call-risks.js", shown, given)
+    found = each_in_node("views/proposals/call-risks.js", shown, given)
     for (tool, arguments), risks in zip(calls, found, strict=True):
         assert risks == [[each.severity, each.text] for each in risks_of(tool, arguments)], arguments
 
 
 def test_the_console_has_the_table_of_the_terminal() -> None:
-    tables = in_node("async (bring) => ({...(await bring('views/approvals/risk-table.js'))})")
+    tables = in_node("async (bring) => ({...(await bring('views/proposals/risk-table.js'))})")
     names = [name for name in vars(risk_table) if name.isupper()]
     assert tables == json.loads(json.dumps({name: vars(risk_table)[name] for name in names}))
 
@@ -66,7 +66,7 @@ def test_looking_for_risks_in_a_hostile_megabyte_ends() -> None:
         {"name": "shell", "params": {"arguments": {"command": (text * 1_000_000)[:1_000_000]}}}
         for text in HOSTILE
     ]
-    took = each_in_node("views/approvals/call-risks.js", MEASURE, cases)
+    took = each_in_node("views/proposals/call-risks.js", MEASURE, cases)
     assert max(took) < HANG_SECONDS * 1000 / 2, took
 
 

@@ -30,7 +30,7 @@ def of_pending(calls: Json, expression: str, **given: Json) -> Any:
 def sentences(*calls: tuple[str, dict[str, Json]]) -> list[str]:
     found: list[str] = of_pending(
         [["agent", name, arguments] for name, arguments in calls],
-        'const m = await bring("views/approvals/proposal-sentence.js"); return pending.map(m.wishText);',
+        'const m = await bring("views/proposals/proposal-sentence.js"); return pending.map(m.wishText);',
     )
     return found
 
@@ -86,7 +86,7 @@ def test_the_size_of_a_row_is_the_change_the_amount_or_the_bytes() -> None:
     ]
     assert of_pending(
         calls,
-        """const m = await bring("views/approvals/proposal-sentence.js");
+        """const m = await bring("views/proposals/proposal-sentence.js");
         const known = (host, path) => (path === "known" ? "a\\nb\\nc\\n" : undefined);
         return pending.map((each) => m.sizeOf(each, known));""",
     ) == ["+2 −1", "2 lines", "+2 −1", "amount: 120 EUR", "67 B"]
@@ -120,7 +120,7 @@ def test_nothing_is_said_to_be_replaced_unless_its_content_is_known(before: Json
     """First with what was done before, then without: a row keeps no number that is not true any more."""
     found = of_pending(
         [["agent", "write_file", {"path": "notes.md", "content": "a\nc\n"}]],
-        """const m = await bring("views/approvals/proposal-sentence.js");
+        """const m = await bring("views/proposals/proposal-sentence.js");
         const { knownTexts, lastKnownText } = await bring("views/parts/text-diff.js");
         const row = () => {
             const size = m.sizeOf(pending[0], knownTexts(proposals));
@@ -181,7 +181,7 @@ def test_the_inbox_is_searched_ordered_and_grouped(choice: Json, groups: Json) -
 
 
 def test_sums_are_exact_to_the_last_digit() -> None:
-    module = "views/approvals/differences-table.js"
+    module = "views/proposals/differences-table.js"
     cases = [["0.1", "0.2"], ["12345678901234567890", "1"], ["-1.50", "1"], ["2", "-2.25"], ["7"]]
     assert each_in_node(module, "m.sumOf", cases) == ["0.3", "12345678901234567891", "-0.50", "-0.25", "7"]
 
@@ -213,6 +213,6 @@ def test_parts_of_commands_and_statements_are_marked_and_nothing_is_lost(
 
 def test_letters_that_look_like_others_are_found_in_mixed_words_and_in_addresses() -> None:
     cases = ["maria@аcme.example", "мария@почта.рф", "pаypal", "привет", "5 μm", "https://еxample.org"]
-    found = each_in_node("views/approvals/call-risks.js", "m.oddLetters", cases)
+    found = each_in_node("views/proposals/call-risks.js", "m.oddLetters", cases)
     assert [len(each) for each in found] == [1, 12, 1, 0, 0, 1]
     assert found[0] == [{"at": 6, "letter": "а", "alphabet": "Cyrillic"}]

@@ -491,7 +491,7 @@ def test_a_host_that_does_not_know_what_came_of_a_call_has_not_failed() -> None:
     states = in_node(
         """async (bring, envelopes) => {
             const { Proposals } = await bring("core/state/state-proposals.js");
-            const { recordText } = await bring("views/approvals/proposal-decisions.js");
+            const { recordText } = await bring("views/proposals/proposal-decisions.js");
             const follow = (some) => {
                 const proposals = new Proposals();
                 return some.map((envelope, at) => {

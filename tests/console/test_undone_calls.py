@@ -146,7 +146,7 @@ def test_the_page_fills_templates_in_as_the_shell_does() -> None:
         except NotThere:
             expected.append([])
     run = """async (bring, given) => {
-      const { fill, NotThere } = await bring("views/approvals/compensation.js");
+      const { fill, NotThere } = await bring("views/proposals/compensation.js");
       return given.templates.map((each) => {
         try { return [fill(each, given.source)]; }
         catch (fault) { if (fault instanceof NotThere) return []; throw fault; }

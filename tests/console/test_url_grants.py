@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
-from moot.operations.capability_text import in_words
+from moot.operations.text.capability_text import in_words
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.url_prefix import url_prefix_of, url_prefix_pattern, url_prefixes

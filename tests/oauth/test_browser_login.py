@@ -14,7 +14,7 @@ import pytest
 
 from moot.cli import main
 from moot.cli.client.browser_sign_in import sign_in_with_browser
-from moot.config.sign_in_store import StoredSignIn, open_sign_ins
+from moot.config.secrets.sign_in_store import StoredSignIn, open_sign_ins
 from moot.oauth.oauth_settings import SignInFailed
 from tests.gateway.running_gateway import running_gateway
 from tests.oauth.oauth_provider import OAuthProvider, oauth_provider

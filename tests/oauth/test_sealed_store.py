@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moot.config.sign_in_key import SignInKey, find_sign_in_key
+from moot.config.secrets.sign_in_key import SignInKey, find_sign_in_key
 from moot.errors import UsageError
 from moot.oauth.credential_store import (
     CannotOpen,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from moot.config.configuration import McpServerConfig, McpSignInConfig, MemberConfig
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.errors import McpError
 from moot.mcp.upstream import HttpServer
 from moot.oauth.oauth_settings import OAuthSettings

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from moot.operations.origin_text import OriginNotes, endorse_choices, exact_value
+from moot.operations.text.origin_text import OriginNotes, endorse_choices, exact_value
 from moot.participant.connection.payload_shapes import PayloadShapeError, check_shape
 from moot.protocol.operation import Json
 from moot.protocol.origin_report import ENDORSE_SECONDS, ArgumentReport, read_report

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from moot.config.space_reader import read_space
+from moot.config.space.space_reader import read_space
 from moot.conformance.pure_driver import CountingMint
 from moot.protocol.operation import Json
 from moot.space.effects import Effect, Mint, Token

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
-from moot.config.space_reader import read_space
+from moot.config.space.space_reader import read_space
 from moot.protocol.frames import write_frame
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability

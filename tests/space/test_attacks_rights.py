@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moot.config.space_reader import read_space
+from moot.config.space.space_reader import read_space
 from moot.protocol.operation import Json
 from tests.rows import for_each_row
 

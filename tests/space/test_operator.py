@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from moot.config.space_reader import read_space
+from moot.config.space.space_reader import read_space
 from moot.conformance.pure_driver import CountingMint, PureDriver
 from moot.errors import InvalidOperation, InvalidRequest, ParticipantNotFound, UsageError
 from moot.protocol.dialects import MEW

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from moot.cli import main
-from moot.operations.terminal_escape import printable, printable_json
+from moot.operations.text.terminal_escape import printable, printable_json
 from moot.store.database import Database
 from tests.store.crash_soak import ROOT
 from tests.store.journals import (

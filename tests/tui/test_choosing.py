@@ -94,7 +94,7 @@ def test_lines_need_no_textual() -> None:
     """The extra is for the screen alone."""
     code = (
         "import sys; sys.modules['textual'] = None\n"
-        "import moot.cli.client.join, moot.operations.operation_table, moot.operations.envelope_view\n"
+        "import moot.cli.client.join, moot.operations.operation_table, moot.operations.text.envelope_view\n"
     )
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", code], capture_output=True, check=False, timeout=HANG_SECONDS

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from moot.errors import Rejected, UsageError
 from moot.operations.rule_commands import narrow_rule
-from moot.operations.rule_lines import bar
+from moot.operations.text.rule_lines import bar
 from moot.participant import JoinedSpace, SeenProposal
 from moot.trust.approver.approver import Approver
 from moot.trust.approver.approver_settings import ApproverSettings

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.errors import UsageError
 from moot.up.member_process import argument_list, member_environment
 from moot.up.orphan_cleanup import RunFile, end_orphans, lock_data_folder, start_time_of

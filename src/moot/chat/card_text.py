@@ -14,10 +14,10 @@ from typing import Final
 
 from moot.chat.act_check import LinkAbove, page_reason
 from moot.chat.platform import Card, Verb
-from moot.operations.call_text import proposal_link
 from moot.operations.operation import short_id
-from moot.operations.origin_text import OriginNotes, caution_lines
 from moot.operations.proposal_operations import argument_lines, operation, space_lines
+from moot.operations.text.call_text import proposal_link
+from moot.operations.text.origin_text import OriginNotes, caution_lines
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.hidden_text import show_hidden
 from moot.protocol.large_content import reference_in

@@ -14,7 +14,7 @@ from moot.chat.act_check import LinkAbove
 from moot.chat.chat_state import Binding
 from moot.errors import Refused, Unreachable, UsageError
 from moot.net.http_client import HttpClient
-from moot.operations.call_text import console_address
+from moot.operations.text.call_text import console_address
 from moot.participant.programs.join_target import JoinTarget
 
 _ANSWER_SECONDS: Final = 30.0

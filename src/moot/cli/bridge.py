@@ -16,7 +16,7 @@ from moot.cli.process import program
 from moot.cli.process.interruption import run_service
 from moot.cli.process.own_children import own_children
 from moot.errors import MootError, UsageError
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 from moot.resilience.durations import parse_duration
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def _box(options: argparse.Namespace) -> Box | None:
 def _oauth(options: argparse.Namespace) -> OAuthSettings | None:
     """How to sign in; None for a server without URL, or with a credential of its own."""
     from moot.config.configuration import McpSignInConfig
-    from moot.config.sign_in_key import find_sign_in_key
+    from moot.config.secrets.sign_in_key import find_sign_in_key
     from moot.oauth.oauth_settings import OAuthSettings
     from moot.participant import token_from
 

@@ -125,8 +125,8 @@ async def _serve(options: argparse.Namespace) -> int:
     from moot.chat.chat_service import ChatService
     from moot.chat.chat_settings import ChatSettings, ask_for_space
     from moot.chat.chat_state import ChatState
-    from moot.operations.call_text import console_address
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.call_text import console_address
+    from moot.operations.text.terminal_escape import printable
     from moot.participant import connect
     from moot.private_files import use_folder
     from moot.protocol.close_codes import SHUT_DOWN

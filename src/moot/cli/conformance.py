@@ -24,7 +24,7 @@ from moot.conformance.runner import Failed, run_vector
 from moot.conformance.vectors import Vector, load_vectors
 from moot.errors import UsageError
 from moot.net.connect_errors import explain_unreachable
-from moot.operations.text_table import TextTable
+from moot.operations.text.text_table import TextTable
 from moot.participant import token_from
 
 Vectors = Iterable[tuple[str, Vector]]

@@ -230,7 +230,7 @@ def _banner(server: DevServer) -> list[str]:
 def _source_lines(source: dict[str, Any]) -> list[str]:
     """The state of a wrapped server; of a failed one, also the end of its stderr."""
     from moot.cli.adapter.status import stderr_lines
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     name = source["namespace"]
     if source["state"] == "up" and source["kinds"]:

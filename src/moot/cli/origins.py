@@ -11,8 +11,8 @@ from moot.cli.process.table_output import print_table
 from moot.cli.rules.approver_client import approver_of, ask_approver
 from moot.cli.rules.client import Act, add_action
 from moot.errors import UsageError
-from moot.operations.terminal_escape import printable
-from moot.operations.text_table import TextTable
+from moot.operations.text.terminal_escape import printable
+from moot.operations.text.text_table import TextTable
 from moot.protocol.origin_report import ENDORSE_KIND
 
 if TYPE_CHECKING:

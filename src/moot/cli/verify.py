@@ -16,7 +16,7 @@ from moot.cli.process.table_output import print_table
 from moot.config import load
 from moot.operations.aisvs.deployment import Deployment
 from moot.operations.aisvs.rows import as_json, verify
-from moot.operations.text_table import TextTable
+from moot.operations.text.text_table import TextTable
 from moot.trust.rules.rule_yaml import read_rules
 
 _ABOUT: Final = """\

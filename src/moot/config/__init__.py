@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     )
     from moot.config.loader import load
     from moot.config.profiles import BUILT_IN
-    from moot.config.secret import Secret
-    from moot.config.token_source import hash_token
+    from moot.config.secrets.secret import Secret
+    from moot.config.secrets.token_source import hash_token
 
 _HOMES: Final = {
     "Access": "moot.config.configuration",
@@ -47,12 +47,12 @@ _HOMES: Final = {
     "McpServerConfig": "moot.config.configuration",
     "McpSignInConfig": "moot.config.configuration",
     "MemberConfig": "moot.config.configuration",
-    "Secret": "moot.config.secret",
+    "Secret": "moot.config.secrets.secret",
     "SmtpConfig": "moot.config.gateway_config",
     "SpaceSettings": "moot.config.configuration",
     "TokenGrant": "moot.config.configuration",
     "check": "moot.config.config_check",
-    "hash_token": "moot.config.token_source",
+    "hash_token": "moot.config.secrets.token_source",
     "load": "moot.config.loader",
 }
 

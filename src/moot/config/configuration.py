@@ -10,7 +10,7 @@ import msgspec
 
 from moot.config.box_config import BoxSetting
 from moot.config.gateway_config import GatewayConfig, JournalMode
-from moot.config.secret_config import SecretConfig
+from moot.config.secrets.secret_config import SecretConfig
 from moot.errors import UsageError
 from moot.protocol.patterns import Capability
 from moot.space.config import SpaceConfig

@@ -10,7 +10,7 @@ import msgspec
 
 from moot.config import former_settings
 from moot.config.gateway_config import GatewayConfig
-from moot.config.kept_secret import keys_of
+from moot.config.secrets.kept_secret import keys_of
 from moot.config.section_reader import SeveralMistakes, mapping, texts_of
 from moot.config.strict_yaml import read_yaml
 from moot.errors import UsageError

@@ -13,9 +13,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from moot.config.cluster_config import ClusterConfig
-from moot.config.kept_secret import InEnvironment
 from moot.config.notification_config import NotificationsConfig
 from moot.config.oidc_config import OidcConfig
+from moot.config.secrets.kept_secret import InEnvironment
 
 
 class McpEndpointConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,12 +18,12 @@ from moot.config.gateway_config import (
     SmtpConfig,
     TlsConfig,
 )
-from moot.config.kept_secret import read_with_secrets
 from moot.config.notification_reader import check_mail, read_notifications, read_public_url
 from moot.config.participant_reader import ReadContext
+from moot.config.secrets.kept_secret import read_with_secrets
+from moot.config.secrets.token_source import TokenSource
 from moot.config.section_reader import at, check_keys, mapping, optional, read_plain, read_struct
-from moot.config.space_reader import participant_name
-from moot.config.token_source import TokenSource
+from moot.config.space.space_reader import participant_name
 from moot.errors import UsageError
 from moot.private_files import read_secret
 from moot.protocol.operation import Json

@@ -34,7 +34,8 @@ from moot.config.participant_reader import (
     read_mcp_server,
 )
 from moot.config.profiles import BUILT_IN, read_profiles, rights_of
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
+from moot.config.secrets.token_source import TokenSource
 from moot.config.section_reader import (
     MistakeList,
     SeveralMistakes,
@@ -48,9 +49,8 @@ from moot.config.section_reader import (
     strings,
     texts_of,
 )
-from moot.config.space_reader import SPACE_KEYS, notation_in, participant_name, read_setting
+from moot.config.space.space_reader import SPACE_KEYS, notation_in, participant_name, read_setting
 from moot.config.strict_yaml import read_yaml
-from moot.config.token_source import TokenSource
 from moot.errors import UsageError
 from moot.protocol.kinds import WIDEN_BOX
 from moot.protocol.operation import Json

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from moot.config.kept_secret import InFileOrEnvironment
+from moot.config.secrets.kept_secret import InFileOrEnvironment
 
 ReceiverType = Literal["webhook", "ntfy", "slack", "email"]
 

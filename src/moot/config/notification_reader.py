@@ -11,11 +11,11 @@ from urllib.parse import SplitResult, urlsplit
 
 from moot.config.configuration import SpaceSettings
 from moot.config.gateway_config import GatewayConfig, is_loopback
-from moot.config.kept_secret import read_with_secrets
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
+from moot.config.secrets.kept_secret import read_with_secrets
+from moot.config.secrets.token_source import TokenSource
 from moot.config.section_reader import at, checked, mapping, read_struct
-from moot.config.space_reader import participant_name
-from moot.config.token_source import TokenSource
+from moot.config.space.space_reader import participant_name
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from moot.config.kept_secret import InEnvironment
+from moot.config.secrets.kept_secret import InEnvironment
 from moot.protocol.patterns import Capability
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]

@@ -11,9 +11,9 @@ import msgspec
 
 from moot.config.configuration import SpaceSettings
 from moot.config.gateway_config import is_loopback
-from moot.config.kept_secret import read_with_secrets
 from moot.config.oidc_config import IntrospectionConfig, McpResource, OidcConfig, SignInRule
 from moot.config.profiles import Profiles, rights_of
+from moot.config.secrets.kept_secret import read_with_secrets
 from moot.config.section_reader import at, check_keys, checked, mapping, read_struct, strings
 from moot.errors import Refused, UsageError
 from moot.protocol.operation import Json

@@ -11,7 +11,8 @@ import msgspec
 from moot.config.box_config import read_box
 from moot.config.configuration import McpServerConfig, McpSignInConfig, MemberConfig, TokenGrant
 from moot.config.profiles import Profiles, rights_of
-from moot.config.secret_config import read_secrets
+from moot.config.secrets.secret_config import read_secrets
+from moot.config.secrets.token_source import TokenSource
 from moot.config.section_reader import (
     MistakeList,
     Reader,
@@ -25,8 +26,7 @@ from moot.config.section_reader import (
     read_struct,
     strings,
 )
-from moot.config.space_reader import participant_name
-from moot.config.token_source import TokenSource
+from moot.config.space.space_reader import participant_name
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Notation

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from moot.config.section_reader import at, check_keys, checked, one_of, optional, unknown_key
-from moot.config.space_reader import read_rights
+from moot.config.space.space_reader import read_rights
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Notation, read_capabilities

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from moot.config.space_reader import read_space
+from moot.config.space.space_reader import read_space
 from moot.conformance.runner import ReceivedMessages
 from moot.errors import MalformedEnvelope, Refused
 from moot.protocol import strict_json

@@ -20,7 +20,7 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from moot.config.sign_in_key import SignInKey
+from moot.config.secrets.sign_in_key import SignInKey
 from moot.errors import UsageError
 from moot.private_files import check_folder, read_secret, use_folder
 from moot.resilience.atomic_file import write_atomically

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from moot.config.configuration import McpSignInConfig
-from moot.config.sign_in_key import SignInKey
+from moot.config.secrets.sign_in_key import SignInKey
 from moot.errors import MootError
 
 # The path that codes come back to: part of what is registered at a provider.

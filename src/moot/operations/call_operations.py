@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from moot.errors import McpError, MootError, UsageError
-from moot.operations.input_text import questions_in
 from moot.operations.message_operations import stop_reasoning
 from moot.operations.operation import (
     ClientContext,
@@ -24,7 +23,8 @@ from moot.operations.operation import (
     read_tool_arguments,
     short_id,
 )
-from moot.operations.text_table import TextTable
+from moot.operations.text.input_text import questions_in
+from moot.operations.text.text_table import TextTable
 from moot.protocol.operation import Json
 
 # Tools are listed in milliseconds; who is slower is called without it.

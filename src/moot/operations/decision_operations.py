@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from moot.errors import MootError, PasskeyRequired, TimedOut, UsageError, VoteCounted
 from moot.operations.again import payload_of, remember_call
-from moot.operations.input_text import questions_in
 from moot.operations.operation import (
     ClientContext,
     OperationResult,
@@ -23,6 +22,7 @@ from moot.operations.operation import (
 )
 from moot.operations.proposal_operations import waiting_for_me
 from moot.operations.proposal_selection import add_selection, for_each
+from moot.operations.text.input_text import questions_in
 from moot.protocol.changes import change_lines
 from moot.protocol.operation import Json
 

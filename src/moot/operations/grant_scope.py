@@ -21,7 +21,7 @@ import msgspec
 import re2
 
 from moot.errors import MootError, UsageError
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.compiler import EXACT, MAX_STRING_BYTES

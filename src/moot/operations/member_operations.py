@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from moot.errors import MootError, UsageError
-from moot.operations.capability_text import in_words
 from moot.operations.grant_scope import limit_to_places
 from moot.operations.operation import (
     CAPABILITIES,
@@ -23,7 +22,8 @@ from moot.operations.operation import (
     read_capability_text,
     short_id,
 )
-from moot.operations.text_table import TextTable
+from moot.operations.text.capability_text import in_words
+from moot.operations.text.text_table import TextTable
 from moot.protocol.operation import Json
 from moot.resilience.durations import HOW_LONG, parse_positive_duration
 

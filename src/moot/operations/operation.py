@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import msgspec
 
 from moot.errors import MootError, Refused, UsageError
-from moot.operations.text_table import TextTable
+from moot.operations.text.text_table import TextTable
 from moot.protocol.operation import Json
 
 if TYPE_CHECKING:

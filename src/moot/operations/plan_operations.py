@@ -18,7 +18,7 @@ from moot.operations.operation import (
     no_arguments,
     short_id,
 )
-from moot.operations.text_table import TextTable
+from moot.operations.text.text_table import TextTable
 from moot.protocol.operation import Json
 
 if TYPE_CHECKING:

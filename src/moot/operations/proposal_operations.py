@@ -12,7 +12,6 @@ import msgspec
 from moot.errors import UsageError
 from moot.operations.again import again_offer
 from moot.operations.content_operation import reference_text
-from moot.operations.input_text import input_lines
 from moot.operations.operation import (
     NOT_TOLD,
     ClientContext,
@@ -22,10 +21,11 @@ from moot.operations.operation import (
     no_arguments,
     short_id,
 )
-from moot.operations.origin_text import OriginNotes, caution_lines
 from moot.operations.preview_operations import preview_lines, preview_record
 from moot.operations.talk_operations import talk_lines
-from moot.operations.text_table import TextTable
+from moot.operations.text.input_text import input_lines
+from moot.operations.text.origin_text import OriginNotes, caution_lines
+from moot.operations.text.text_table import TextTable
 from moot.protocol.envelope import rfc3339
 from moot.protocol.large_content import reference_in
 from moot.protocol.operation import Json

@@ -98,7 +98,7 @@ def _filtered(
 def _listed(context: ClientContext, found: list[SeenProposal]) -> OperationResult:
     """All of them, and how to decide on exactly these: more may come in before anybody has read them."""
     # It loads the SDK, which no command needs before it is called.
-    from moot.operations.call_text import show_arguments
+    from moot.operations.text.call_text import show_arguments
 
     lines = [
         line
@@ -126,7 +126,7 @@ def _these(read: list[SeenProposal], found: list[SeenProposal]) -> str:
 
 
 def _is_shown_whole(seen: SeenProposal) -> bool:
-    from moot.operations.call_text import show_arguments
+    from moot.operations.text.call_text import show_arguments
 
     whole = show_arguments(seen.method, seen.params, sys.maxsize)
     return show_arguments(seen.method, seen.params) == whole

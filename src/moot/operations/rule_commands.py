@@ -19,7 +19,7 @@ from moot.operations.operation import (
     add_reason,
     no_arguments,
 )
-from moot.operations.rule_lines import (
+from moot.operations.text.rule_lines import (
     indent_lines,
     rule_head,
     rule_lines,

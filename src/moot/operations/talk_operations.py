@@ -18,7 +18,7 @@ from moot.operations.operation import (
     list_result,
     short_id,
 )
-from moot.operations.text_table import TextTable
+from moot.operations.text.text_table import TextTable
 from moot.protocol.changes import change_lines
 from moot.resilience.durations import HOW_LONG, parse_duration
 

@@ -3,7 +3,7 @@
 Paths that leave their folder, commands that chain or delete, secrets, letters of another alphabet that look
 alike, addresses that mislead. They are hints for the eye: that none is found does not make a call harmless,
 and nothing is approved by them; a space can ask for a passkey where there are some. The console has the same
-in `views/approvals/call-risks.js`; one table of cases tests both.
+in `views/proposals/call-risks.js`; one table of cases tests both.
 """
 
 from __future__ import annotations

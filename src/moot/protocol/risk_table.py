@@ -1,6 +1,6 @@
 """What commands, statements and paths do that deserves a second look, as expressions.
 
-A `(?i)` stands at the beginning of an expression or nowhere. `console/views/approvals/risk-table.js` has the
+A `(?i)` stands at the beginning of an expression or nowhere. `console/views/proposals/risk-table.js` has the
 same: `python -m tools.make_risk_table` writes it.
 """
 

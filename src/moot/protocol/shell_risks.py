@@ -5,7 +5,7 @@ substitutions, redirections, and programs that start others (`sudo`, `env`, `xar
 Then each program is looked up in a table by its name and its arguments. Nothing is expanded. A statement is
 read without its comments and texts. What cannot be read to its end is said to be so.
 
-The console has the same in `views/approvals/shell-risks.js`: the tables are compared by a test, and one table
+The console has the same in `views/proposals/shell-risks.js`: the tables are compared by a test, and one table
 of cases tests both.
 """
 

@@ -24,7 +24,7 @@ from moot.errors import MootError, UsageError
 from moot.operations.message_operations import note_absent, stop_reasoning
 from moot.operations.operation import ClientContext, find_command, split_words
 from moot.operations.rule_commands import TrustCommands
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 from moot.operations.trust_log import TrustLog
 from moot.participant import JoinedSpace, MissedMessages, SeenProposal, StreamInfo
 from moot.protocol.envelope import Envelope

@@ -8,7 +8,7 @@ from typing import Final
 from textual.content import Content
 from textual.widgets import Static
 
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 from moot.participant import JoinedSpace
 from moot.tui.panes import PANES
 

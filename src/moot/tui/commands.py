@@ -15,7 +15,7 @@ from typing import Protocol
 from moot.operations.content_operation import CONTENT
 from moot.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
 from moot.operations.operation_table import OPERATIONS
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 from moot.participant import SeenProposal
 from moot.protocol.operation import Json
 from moot.tui.decision_flow import DecisionFlow

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from moot.operations.operation import SlashParser, UserOperation
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 from moot.participant import REJECT_REASONS
 from moot.protocol.kinds import KINDS
 

@@ -9,7 +9,7 @@ from moot.errors import MootError, ProposalSettled, UsageError, VoteCounted
 from moot.operations.again import payload_of, remember_call
 from moot.operations.grant_scope import local_time
 from moot.operations.operation import ClientContext, short_id
-from moot.operations.origin_text import EndorseChoice
+from moot.operations.text.origin_text import EndorseChoice
 from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.origin_report import ENDORSE_KIND
 from moot.tui.dialog import Dialog

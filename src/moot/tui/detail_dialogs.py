@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from moot.errors import WARNING_CODES, UsageError
-from moot.operations.capability_text import in_words
 from moot.operations.content_operation import CONTENT, find_hash, reference_text
 from moot.operations.operation import ClientContext, OperationResult, short_id
+from moot.operations.text.capability_text import in_words
 from moot.operations.trust_log import TrustLog
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 from moot.protocol.operation import Json
 from moot.tui.row_layout import Line, PaneRow, line
 from moot.tui.rows import Rows

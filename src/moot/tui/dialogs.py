@@ -17,7 +17,6 @@ from textual.widgets import Input
 
 from moot.errors import MootError
 from moot.operations.again import again_offer
-from moot.operations.capability_text import in_words
 from moot.operations.content_operation import MAX_SHOWN_BYTES
 from moot.operations.grant_scope import (
     DEFAULT_TERM,
@@ -28,8 +27,9 @@ from moot.operations.grant_scope import (
     local_time,
     read_scope,
 )
-from moot.operations.origin_text import EndorseChoice, endorse_choices
-from moot.operations.terminal_escape import printable
+from moot.operations.text.capability_text import in_words
+from moot.operations.text.origin_text import EndorseChoice, endorse_choices
+from moot.operations.text.terminal_escape import printable
 from moot.participant import REJECT_REASONS, JoinedSpace, SeenProposal
 from moot.protocol.large_content import listed_parts
 from moot.protocol.operation import Json

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input
 
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 from moot.tui.completion import Completion
 from moot.tui.row_layout import PaneRow, line
 from moot.tui.rows import Rows

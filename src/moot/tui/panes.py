@@ -13,11 +13,11 @@ from typing import ClassVar, Final
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from moot.operations.capability_text import in_words
-from moot.operations.envelope_view import clock
 from moot.operations.operation import ClientContext, short_id
 from moot.operations.proposal_operations import others_note, split_by_decider
-from moot.operations.terminal_escape import printable
+from moot.operations.text.capability_text import in_words
+from moot.operations.text.envelope_view import clock
+from moot.operations.text.terminal_escape import printable
 from moot.participant import Chunk, JoinedSpace, MissedMessages, ReasoningSequence, StreamInfo
 from moot.tui.proposal_lines import summary_lines
 from moot.tui.row_layout import Line, PaneRow, Part, Tone, line

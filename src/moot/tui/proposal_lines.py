@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Final
 
 from moot.operations.content_operation import reference_text
-from moot.operations.input_text import input_lines
-from moot.operations.origin_text import OriginNotes, ago, asks_for, caution_lines
 from moot.operations.proposal_operations import space_lines
+from moot.operations.text.input_text import input_lines
+from moot.operations.text.origin_text import OriginNotes, ago, asks_for, caution_lines
 from moot.participant import SeenProposal
 from moot.protocol.call_risks import Severity
 from moot.protocol.large_content import CONTENT_KEY, reference_in, shows_all_parts

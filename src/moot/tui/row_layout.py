@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from rich.cells import cell_len, get_character_cell_size
 
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 
 Tone = Literal["text", "dim", "name", "me", "good", "bad", "warn", "note", "strong"]
 Part = tuple[str, Tone]

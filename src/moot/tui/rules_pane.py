@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from textual.binding import Binding, BindingType
 
-from moot.operations.rule_lines import (
+from moot.operations.text.rule_lines import (
     outcome_lines,
     rule_head,
     rule_lines,

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from moot.operations.envelope_view import clock
 from moot.operations.grant_scope import PATHS, TEXTS
+from moot.operations.text.envelope_view import clock
 from moot.protocol.envelope import Envelope
 from moot.protocol.latest_dict import LatestDict
 from moot.protocol.operation import Json

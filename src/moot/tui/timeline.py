@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from moot.operations.envelope_view import view_of
+from moot.operations.text.envelope_view import view_of
 from moot.participant import JoinedSpace, MissedMessages
 from moot.protocol.envelope import Envelope
 from moot.tui.row_layout import Line, PaneRow, Tone

@@ -14,7 +14,7 @@ import msgspec
 from moot.box.boxed_child import Box
 from moot.config.box_config import BoxConfig
 from moot.config.configuration import McpServerConfig, McpSignInConfig, MemberConfig
-from moot.config.env_file import read_env_file
+from moot.config.secrets.env_file import read_env_file
 from moot.errors import MootError
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream, UpstreamOptions
@@ -159,7 +159,7 @@ class BridgedServer:
 
     async def _oauth(self) -> OAuthSettings | None:
         """How to sign in at a server that has no credential of its own in the file; raises UsageError."""
-        from moot.config.sign_in_key import find_sign_in_key
+        from moot.config.secrets.sign_in_key import find_sign_in_key
         from moot.oauth.oauth_settings import OAuthSettings
 
         config = self._server_config

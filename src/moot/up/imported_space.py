@@ -14,7 +14,7 @@ import yaml
 from moot.box.box_support import why_not_confined
 from moot.config.clients.client_file import ClientFile
 from moot.config.clients.server_import import ImportedServer, import_servers
-from moot.config.env_file import format_env_text
+from moot.config.secrets.env_file import format_env_text
 from moot.errors import UsageError
 from moot.private_files import use_folder
 from moot.protocol.operation import Json

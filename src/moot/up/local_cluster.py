@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from moot.config.environment import PREFIX
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.errors import UsageError
 from moot.private_files import open_private, use_folder
 from moot.resilience.child_process import ChildProcess, child_environment, start_child

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from moot.box.boxed_child import boxed
 from moot.bridges.server.call_secrets import CallSecrets
 from moot.config.configuration import Configuration, McpServerConfig
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.errors import MootError
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream import StdioServer, open_upstream

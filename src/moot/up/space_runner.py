@@ -19,7 +19,7 @@ import msgspec
 from moot.config import hash_token
 from moot.config.configuration import Configuration, MemberConfig
 from moot.config.connect_settings import tokens_of
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
 from moot.resilience.task_set import wait_for_any

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.errors import UsageError
 from moot.mcp.stderr_tail import StderrTail
 from moot.resilience.child_process import ChildExit, ChildProcess

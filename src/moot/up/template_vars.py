@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.errors import UsageError
 
 _PLACEHOLDER = re.compile(r"\$?\$\{([^{}]*)\}")

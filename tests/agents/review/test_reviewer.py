@@ -17,8 +17,8 @@ from moot.agents.model.model import Model
 from moot.agents.review.review_prompt import WITHHELD, prompt_for, read_answer, withhold
 from moot.agents.review.reviewer import Reviewer, ReviewSettings
 from moot.errors import Rejected
-from moot.operations.origin_text import caution_lines
 from moot.operations.proposal_operations import record
+from moot.operations.text.origin_text import caution_lines
 from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.operation import Json
 from moot.protocol.opinion import OPINION_RULE

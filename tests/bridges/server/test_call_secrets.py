@@ -15,7 +15,7 @@ import pytest
 from moot.box.egress_proxy import EgressProxy
 from moot.box.host_rules import read_rules
 from moot.bridges.server.call_secrets import CallSecrets
-from moot.config.secret_config import SecretConfig, read_secrets
+from moot.config.secrets.secret_config import SecretConfig, read_secrets
 from moot.errors import McpError, UsageError
 from moot.mcp.eras import JsonObject
 from moot.mcp.stdio_child import Command

@@ -26,7 +26,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from moot import tracing
 from moot.bridges.server.call_secrets import CallSecrets
 from moot.cli import main as moot
-from moot.config.secret_config import SecretConfig
+from moot.config.secrets.secret_config import SecretConfig
 from moot.errors import McpError
 from moot.mcp.eras import JsonObject
 from moot.mcp.stdio_child import Command

@@ -15,7 +15,7 @@ from moot.bridges.server import bridge_runner, standby
 from moot.bridges.server.bridge_settings import BridgeSettings
 from moot.bridges.server.standby import wait_for_turn
 from moot.config.configuration import McpServerConfig, MemberConfig
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer
 from moot.participant import JoinedSpace, connect

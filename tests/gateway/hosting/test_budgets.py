@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.config.space_reader import read_space
+from moot.config.space.space_reader import read_space
 from moot.gateway.hosting.rights_reduction import reduce_rights
 from moot.gateway.hosting.space_records import replay
 from moot.gateway.hosting.stored_input import read_input

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from moot.config.space_reader import read_space
+from moot.config.space.space_reader import read_space
 from moot.errors import UsageError
 from moot.gateway.notifications.recipients import ASSIGNED, Subject, find_due, was_told
 from moot.gateway.notifications.sender import decode_notified, encode_notified

@@ -17,7 +17,7 @@ import pytest
 from moot.cli import main
 from moot.cli.client import device_sign_in
 from moot.cli.client.device_sign_in import current_token
-from moot.config.sign_in_store import SignInStore, StoredSignIn, open_sign_ins
+from moot.config.secrets.sign_in_store import SignInStore, StoredSignIn, open_sign_ins
 from moot.errors import Unauthorized, UsageError
 from moot.protocol.operation import Json
 from tests.gateway.running_gateway import participants, running_gateway

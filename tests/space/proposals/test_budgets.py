@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moot.config.space_reader import read_space
+from moot.config.space.space_reader import read_space
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.protocol.payloads import GatewayNotice

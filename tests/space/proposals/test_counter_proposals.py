@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moot.config.space_reader import read_space
+from moot.config.space.space_reader import read_space
 from moot.protocol.operation import Json
 from moot.space.proposals.proposal_ledger import ProposalRecord
 from moot.space.space import save_state

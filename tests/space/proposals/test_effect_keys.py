@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moot.config.space_reader import read_space
+from moot.config.space.space_reader import read_space
 from moot.errors import UsageError
 from moot.protocol.large_content import CONTENT_KEY
 from moot.protocol.operation import Json

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from cryptography.exceptions import InvalidSignature
 
-from moot.config.space_reader import read_space
+from moot.config.space.space_reader import read_space
 from moot.errors import (
     InvalidOperation,
     PasskeyInvalid,

@@ -17,7 +17,7 @@ import yaml
 from mcp.client.sse import sse_client
 
 from mcp import Client, MCPError, StdioServerParameters
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.errors import MootError
 from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY
 from moot.xprotocol.adapter.config.adapter_settings import McpServerSettings

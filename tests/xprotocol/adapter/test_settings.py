@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.errors import UsageError
 from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings
 from moot.xprotocol.adapter.config.config_loader import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.mcp.upstream import HttpServer, StdioServer
 from moot.xprotocol.adapter.config.source_settings import ApiKeyAuth, BearerAuth, CertificateAuth, McpSource
 from tests.xprotocol.adapter.test_settings import problems_of, settings_of

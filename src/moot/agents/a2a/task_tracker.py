@@ -29,7 +29,7 @@ from moot.agents.a2a import task_book
 from moot.agents.a2a.a2a_settings import ServeSettings
 from moot.agents.a2a.task_book import ServedTask, TaskBook
 from moot.errors import MootError
-from moot.operations.call_text import proposal_link
+from moot.operations.text.call_text import proposal_link
 from moot.participant import JoinedSpace, SeenProposal
 from moot.participant.calls.outcome import Rejection
 from moot.participant.connection.gateway_reads import HISTORY_MARGIN_SECONDS

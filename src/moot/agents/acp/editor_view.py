@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from moot.agents.acp.call_contents import commands_in
-from moot.operations.origin_text import OriginNotes, caution_lines
+from moot.operations.text.origin_text import OriginNotes, caution_lines
 from moot.participant.calls.outcome import text_of
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.envelope import Envelope

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.participant.programs.chat_intake import Answers
 
 # The API that the endpoint speaks.

@@ -33,7 +33,7 @@ from moot.agents.model.model_reply import (
 from moot.agents.model.openai_responses import OpenAIResponses
 from moot.agents.model.server_sent_events import decode_events
 from moot.agents.secret_filter import FilteredStream, SecretFilter
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.net.outbound import verification_for
 from moot.resilience.restart_loop import Backoff
 

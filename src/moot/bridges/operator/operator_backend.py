@@ -47,7 +47,7 @@ from moot.mcp.downstream.backend import (
 from moot.mcp.downstream.client_channel import supports_forms
 from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, JsonObject, OfferKind, input_required
 from moot.operations.again import again_offer, payload_of, remember_call
-from moot.operations.call_text import describe_deciders, proposal_link, rule_appliers, who_can_approve
+from moot.operations.text.call_text import describe_deciders, proposal_link, rule_appliers, who_can_approve
 from moot.participant import JoinedSpace
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.latest_dict import LatestDict

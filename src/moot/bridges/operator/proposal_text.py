@@ -10,7 +10,7 @@ import re
 from typing import Any, Final
 
 from moot.mcp.eras import JsonObject
-from moot.operations.origin_text import OriginNotes, caution_lines
+from moot.operations.text.origin_text import OriginNotes, caution_lines
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339

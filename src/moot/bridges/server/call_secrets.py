@@ -18,8 +18,8 @@ from typing import Final
 from urllib.parse import quote, quote_plus
 
 from moot.box.host_rules import read_rules
-from moot.config.secret_config import SecretConfig
-from moot.config.sign_in_store import usable_keyring
+from moot.config.secrets.secret_config import SecretConfig
+from moot.config.secrets.sign_in_store import usable_keyring
 from moot.errors import McpError, UsageError
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream import Server, StdioServer

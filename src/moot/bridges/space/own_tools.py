@@ -16,7 +16,7 @@ from moot.bridges.space.short_answers import cut, found_result, listed_result
 from moot.errors import McpError, MootError
 from moot.mcp.downstream.backend import PendingCall, text_result
 from moot.mcp.eras import JsonObject, is_input_required
-from moot.operations.call_text import show_arguments
+from moot.operations.text.call_text import show_arguments
 from moot.participant import JoinedSpace
 from moot.protocol import strict_json
 from moot.protocol.operation import Json

@@ -8,7 +8,7 @@ from typing import Final
 from moot.bridges.space.calls_file import RecordedCall
 from moot.mcp.downstream.backend import PendingCall, text_result
 from moot.mcp.eras import JsonObject
-from moot.operations.call_text import (
+from moot.operations.text.call_text import (
     describe_deciders,
     proposal_link,
     rule_appliers,

@@ -77,7 +77,7 @@ def _to_json(found: SourceInspection) -> dict[str, Json]:
 
 
 def _print(found: SourceInspection) -> None:
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     name = found.source.name
     if found.fault is not None:

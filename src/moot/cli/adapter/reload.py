@@ -35,7 +35,7 @@ def add_command(commands: Any) -> None:
 
 
 def run_reload(chosen: argparse.Namespace) -> int:
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
     from moot.xprotocol.adapter.operations.control_socket import send_control_request
 
     control = chosen.control or control_of(chosen.config)

@@ -60,7 +60,7 @@ def add_command(commands: Any) -> None:
 
 
 def run_revoke(chosen: argparse.Namespace) -> int:
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
     from moot.xprotocol.adapter.trust_chain.event_files import write_events
     from moot.xprotocol.events.revocation import revoke
     from moot.xprotocol.identity import keyfile

@@ -66,7 +66,7 @@ def add_command(commands: Any) -> None:
 
 
 def run_schemas(chosen: argparse.Namespace) -> int:
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
     from moot.xprotocol.adapter.operations.source_inspection import inspect_sources
     from moot.xprotocol.contracts.contracts import contract_json
 

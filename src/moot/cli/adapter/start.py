@@ -166,7 +166,7 @@ async def _report_failures(settings: AdapterSettings) -> None:
 
     from moot.cli.adapter.status import stderr_lines
     from moot.errors import MootError
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
     from moot.xprotocol.adapter.operations.control_socket import send_control_request
 
     # The reason, and whether there was output: it may arrive later.

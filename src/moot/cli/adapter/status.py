@@ -76,7 +76,7 @@ def control_of(config: Path | None) -> Path:
 
 
 def _print(status: dict[str, Json]) -> None:
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     def row(name: str, value: object) -> None:
         print(f"{name:<12}{printable(str(value))}")
@@ -105,7 +105,7 @@ def _print(status: dict[str, Json]) -> None:
 
 def stderr_lines(source: dict[str, Json]) -> list[str]:
     """The end of a failed MCP server's stderr, escaped for a terminal."""
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     return [f"  | {printable(line)}" for line in source.get("stderr") or ()]
 

@@ -194,7 +194,7 @@ def _to_json(
 def _print(
     found: ChainWalk, channels: list[EvidenceChannel], evidence: ChainEvidence, anchors: set[str]
 ) -> None:
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     if found.chain is not None:
         note = "compare it with what its owner published" if found.trusted is None else "not trusted here"

@@ -52,7 +52,7 @@ def add_command(commands: Any) -> None:
 
 
 def run_validate(chosen: argparse.Namespace) -> int:
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
     from moot.xprotocol.adapter.operations.config_validation import validate_config
 
     path = config_file(chosen.config)

@@ -25,7 +25,7 @@ from moot.cli.process import program
 from moot.cli.process.extras import check_installed
 from moot.cli.process.interruption import run_service
 from moot.errors import UsageError
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.agents.a2a.a2a_member import A2aMember
@@ -257,7 +257,7 @@ async def _serve(options: argparse.Namespace) -> int:
     from moot.config.notification_reader import read_public_url
     from moot.net.http_listener import bind_socket, serve_http
     from moot.net.server_tls import ServerTls
-    from moot.operations.call_text import console_address
+    from moot.operations.text.call_text import console_address
     from moot.participant import connect
     from moot.protocol.close_codes import SHUT_DOWN
 

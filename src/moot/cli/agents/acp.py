@@ -26,7 +26,7 @@ from moot.cli.process import program
 from moot.cli.process.interruption import run_service
 from moot.cli.process.own_children import own_children
 from moot.errors import MootError, UsageError
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.agents.acp.acp_member import AcpMember

@@ -78,7 +78,7 @@ def run_agent(options: argparse.Namespace) -> int:
 async def _stay(options: argparse.Namespace) -> int:
     from moot import logs
     from moot.agents.model.model_agent import serve_agent
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     model, settings = model_of(options), _agent(options)
     where = member_settings_of(options)

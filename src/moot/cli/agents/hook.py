@@ -60,7 +60,7 @@ async def answer_event(options: argparse.Namespace, data: bytes) -> tuple[int, s
     """The exit status for an event, and what the agent is told: on stdout with status 0, else on stderr."""
     from moot.agents.hook.hook_call import allow_answer, read_call, read_report
     from moot.agents.hook.hook_gate import describe_refusal
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     agent: AgentName = options.agent
     try:
@@ -77,7 +77,7 @@ async def answer_event(options: argparse.Namespace, data: bytes) -> tuple[int, s
 
 async def _tell(options: argparse.Namespace, report: str) -> tuple[int, str]:
     """Tell the space of a call that is over. It has happened, so a fault stops nothing."""
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     try:
         await _member(options, options.agent).tell(report)

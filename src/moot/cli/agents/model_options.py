@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from moot.cli.options.member_options import digest_of, member_file, state_folder
 from moot.cli.options.shared_options import add_api
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.errors import UsageError
 
 if TYPE_CHECKING:

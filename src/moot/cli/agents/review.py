@@ -82,7 +82,7 @@ async def _stay(options: argparse.Namespace) -> int:
     from moot.agents.model.model import Model
     from moot.agents.model.spending import Spending
     from moot.agents.review.reviewer import Reviewer
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
     from moot.participant import connect
     from moot.private_files import use_folder
 

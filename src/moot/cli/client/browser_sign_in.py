@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from moot.config.sign_in_store import StoredSignIn
+from moot.config.secrets.sign_in_store import StoredSignIn
 from moot.oauth import oauth_settings
 from moot.oauth.discovery import ProtectedResource, find_provider, scopes_of
 from moot.oauth.loopback_receiver import LoopbackReceiver, open_receiver

@@ -38,7 +38,7 @@ def add_admin_options(parser: argparse.ArgumentParser, *, is_required: bool) -> 
 def admin_settings_of(options: argparse.Namespace) -> ConnectSettings:
     """Where to ask as an administrator, with the token of `--admin-token-file`."""
     from moot.config.connect_settings import admin_settings
-    from moot.config.secret import Secret
+    from moot.config.secrets.secret import Secret
     from moot.private_files import token_from
 
     token = Secret(token_from(options.admin_token_file))
@@ -59,13 +59,13 @@ def _signed_in(asked: CliOverrides) -> ConnectSettings | None:
     Raises UsageError where nobody is signed in and nothing else says with which token to go there.
     """
     from moot.config.connect_settings import SPACE, TOKEN, TOKEN_FILE, URL, ConnectSettings
-    from moot.config.secret import Secret
+    from moot.config.secrets.secret import Secret
 
     url = asked.gateway or os.environ.get(URL)
     has_token = asked.token_file or os.environ.get(TOKEN_FILE) or os.environ.get(TOKEN)
     if url is None or has_token or asked.name is not None:
         return None
-    from moot.config.sign_in_store import open_sign_ins
+    from moot.config.secrets.sign_in_store import open_sign_ins
 
     store = open_sign_ins(os.environ)
     from moot.cli.client.device_sign_in import current_token, normal_url

@@ -85,7 +85,7 @@ def _params(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _table(decisions: list[dict[str, Any]]) -> Any:
-    from moot.operations.text_table import TextTable
+    from moot.operations.text.text_table import TextTable
 
     headings = ("DECIDED", "BY", "DECISION", "PROPOSER", "CALL", "RULE", "RESULT")
     return TextTable(headings, [_row(each) for each in decisions], [_details(each) for each in decisions])

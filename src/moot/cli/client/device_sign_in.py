@@ -15,7 +15,7 @@ import httpx2
 
 from moot.cli.client.gateway_request import request_bounded
 from moot.config.gateway_config import is_loopback
-from moot.config.sign_in_store import SignInStore, StoredSignIn
+from moot.config.secrets.sign_in_store import SignInStore, StoredSignIn
 from moot.errors import Refused, Unauthorized, Unreachable, UsageError
 from moot.net.connect_errors import explain_failed_request
 

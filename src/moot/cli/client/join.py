@@ -33,7 +33,7 @@ from moot.operations.operation import (
     find_command,
     split_words,
 )
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 from moot.resilience.durations import parse_duration
 from moot.resilience.task_set import BackgroundTasks
 

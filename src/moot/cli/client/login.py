@@ -55,8 +55,8 @@ def log_in(options: argparse.Namespace) -> int:
         sign_in,
     )
     from moot.cli.process.interruption import run_errand
-    from moot.config.sign_in_store import open_sign_ins
-    from moot.operations.terminal_escape import printable
+    from moot.config.secrets.sign_in_store import open_sign_ins
+    from moot.operations.text.terminal_escape import printable
 
     gateway = normal_url(options.gateway)
     check_gateways(gateway)
@@ -94,7 +94,7 @@ def log_out(options: argparse.Namespace) -> int:
 
     from moot.cli.client.device_sign_in import current_token, normal_url
     from moot.cli.client.gateway_request import request_bounded
-    from moot.config.sign_in_store import open_sign_ins
+    from moot.config.secrets.sign_in_store import open_sign_ins
     from moot.errors import MootError, Unreachable
 
     store = open_sign_ins(os.environ)

@@ -11,7 +11,7 @@ from moot.cli.process.program import complain
 from moot.cli.process.table_output import print_table
 from moot.errors import MootError
 from moot.operations.operation import OperationResult, error_code
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace, Proposal
@@ -33,7 +33,7 @@ def print_result(result: OperationResult, *, as_json: bool) -> None:
 
 def print_proposed(space: JoinedSpace, proposal: Proposal, gateway: str, seconds: float | None) -> None:
     """Say on stderr that a call waits for a decision, who can decide and how, and what ends it."""
-    from moot.operations.call_text import (
+    from moot.operations.text.call_text import (
         console_address,
         describe_deciders,
         proposal_link,

@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from moot.errors import MootError
-from moot.operations.envelope_view import lines_of
 from moot.operations.operation import OperationResult, error_code
-from moot.operations.terminal_escape import printable, printable_json
+from moot.operations.text.envelope_view import lines_of
+from moot.operations.text.terminal_escape import printable, printable_json
 from moot.protocol.operation import Json
 
 if TYPE_CHECKING:

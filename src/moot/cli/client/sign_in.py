@@ -82,7 +82,7 @@ async def _with_browser(space: JoinedSpace, options: argparse.Namespace, method:
     from moot.oauth.loopback_receiver import LoopbackReceiver, open_receiver
     from moot.oauth.oauth_settings import SIGN_IN_SECONDS, SignInFailed
     from moot.oauth.provider_http import parts_of
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     begun: dict[str, Any] = {}
     done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -121,7 +121,7 @@ async def _hand_over(
 ) -> str:
     """Hand over what came back; how the bridge says that it keeps it."""
     from moot.oauth.one_time_key import seal, seal_subject
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     about = seal_subject(str(begun["id"]), space.name)
     sealed = seal(str(begun["key"]), json.dumps(dict(answer)).encode(), about)

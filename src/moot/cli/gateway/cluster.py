@@ -109,7 +109,7 @@ def add_command(commands: Any, name: str) -> None:
 
 @program.tells_errors
 def run_drop(options: argparse.Namespace) -> int:
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     name = printable(options.space)
     if not type_name(options, f"Drops {name} for good, with its members, rights and proposals."):
@@ -133,7 +133,7 @@ def run_serve(options: argparse.Namespace) -> int:
 
 
 def _move(options: argparse.Namespace, method: str) -> int:
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     if not options.shards:
         # Not the common one, which is always served.
@@ -162,8 +162,8 @@ def run_status(options: argparse.Namespace) -> int:
 
 def _print_status(status: dict[str, Json]) -> None:
     from moot.cli.process.table_output import print_table
-    from moot.operations.terminal_escape import printable
-    from moot.operations.text_table import TextTable
+    from moot.operations.text.terminal_escape import printable
+    from moot.operations.text.text_table import TextTable
 
     nats, gateways = status["nats"], status["gateways"]
     print(f"cluster {printable(status['cluster'])}, asked gateway {printable(status['answered_by'])}")

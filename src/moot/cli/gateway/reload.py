@@ -47,7 +47,7 @@ def add_command(commands: Any, name: str) -> None:
 
 @program.tells_errors
 def run_reload(options: argparse.Namespace) -> int:
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     report, notes = _reload(options)
     if options.json:

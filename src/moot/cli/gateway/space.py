@@ -88,7 +88,7 @@ def add_command(commands: Any, name: str) -> None:
 
 @program.tells_errors
 def _create(options: argparse.Namespace) -> int:
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     body = {"name": options.space} | ({} if options.like is None else {"like": options.like})
     answer = ask_gateway(options, "POST", "admin/spaces", body)
@@ -99,7 +99,7 @@ def _create(options: argparse.Namespace) -> int:
 
 @program.tells_errors
 def _archive(options: argparse.Namespace) -> int:
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     name = printable(options.space)
     ask_gateway(options, "POST", f"admin/spaces/{quote(options.space, safe='')}/archive")
@@ -110,7 +110,7 @@ def _archive(options: argparse.Namespace) -> int:
 
 @program.tells_errors
 def _delete(options: argparse.Namespace) -> int:
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     name = printable(options.space)
     if not type_name(options, f"Deletes {name} for good, with its journal and all that was said there."):
@@ -123,7 +123,7 @@ def _delete(options: argparse.Namespace) -> int:
 @program.tells_errors
 def _list(options: argparse.Namespace) -> int:
     from moot.cli.process.table_output import print_table
-    from moot.operations.text_table import TextTable
+    from moot.operations.text.text_table import TextTable
 
     found = ask_gateway(options, "GET", "admin/spaces")
     if options.json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from moot.cli.journal.journal_log import log_report
 from moot.errors import UsageError
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 from moot.protocol.envelope import rfc3339
 from moot.store.database import StoredSnapshot, spaces_with_snapshots, stored_marker, stored_snapshots
 from moot.store.journal_erasure import find_erasures, read_hold

@@ -25,8 +25,8 @@ from moot.cli.process import program
 from moot.cli.process.output_file import open_new_file
 from moot.cli.process.table_output import TableWriter
 from moot.errors import UsageError
-from moot.operations.terminal_escape import printable, printable_json
-from moot.operations.text_table import cut
+from moot.operations.text.terminal_escape import printable, printable_json
+from moot.operations.text.text_table import cut
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json

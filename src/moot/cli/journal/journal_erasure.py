@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from moot.cli.journal.journal_folder import journal_folder_of
 from moot.errors import UsageError
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 from moot.protocol.envelope import rfc3339
 from moot.store.database import StoredSnapshot, stored_snapshots
 from moot.store.journal_erasure import Hold, erase_records, place_hold, release_hold, why_kept

@@ -15,7 +15,7 @@ from moot.evidence.log_keys import KEYS_FILE, LogKeys, read_keys, rotate_key
 from moot.evidence.signed_note import NoteError
 from moot.evidence.tiles import WIDTH, tiles_of
 from moot.evidence.witness_policy import Policy, read_policy
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 from moot.resilience.atomic_file import write_atomically
 
 _ANSWER_SECONDS = 20.0

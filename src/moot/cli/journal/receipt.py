@@ -14,7 +14,7 @@ from moot.cli.options.shared_options import add_json, add_policy
 from moot.cli.process import program
 from moot.cli.process.exit_codes import EXIT_FAILED, EXIT_OK
 from moot.errors import UsageError
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 from moot.protocol.envelope import rfc3339
 
 if TYPE_CHECKING:

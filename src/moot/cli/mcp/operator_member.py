@@ -12,7 +12,7 @@ from moot.bridges.space.pending_calls import FOREVER_SECONDS
 from moot.cli.mcp.defaults import FIRST_JOIN_SECONDS
 from moot.cli.mcp.space_member import join_when_reachable
 from moot.config.connect_settings import ConnectSettings
-from moot.operations.call_text import console_address
+from moot.operations.text.call_text import console_address
 from moot.participant import CloseReason, ParticipantLimits, connect
 
 

@@ -36,7 +36,7 @@ from moot.mcp.downstream.limits import McpServerLimits
 from moot.net.http_listener import bind_socket, serve_http
 from moot.net.server_tls import ServerTls
 from moot.offers.offer_table import OfferTable
-from moot.operations.call_text import console_address
+from moot.operations.text.call_text import console_address
 from moot.participant import JoinedSpace, ParticipantLimits, connect
 
 _RETRY_SECONDS: Final = 1.0

@@ -19,7 +19,7 @@ from moot.cli.options.member_options import state_folder
 from moot.config.connect_settings import ConnectSettings
 from moot.errors import Unreachable
 from moot.offers.offer_table import OfferTable
-from moot.operations.call_text import console_address
+from moot.operations.text.call_text import console_address
 from moot.participant import CloseReason, ParticipantLimits, connect, token_from
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from moot.operations.text_table import TextTable
+from moot.operations.text.text_table import TextTable
 
 # So many rows decide how wide the columns are; more would have to be kept in memory first.
 _MEASURED_ROWS: Final = 200

@@ -13,7 +13,7 @@ from moot.cli.journal.journal_folder import add_journal_options, journal_folder_
 from moot.cli.options.shared_options import add_approver_state, add_json
 from moot.cli.process import program
 from moot.errors import UsageError
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.store.journal_reader import JournalRecord

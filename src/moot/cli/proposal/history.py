@@ -12,7 +12,7 @@ from moot.cli.journal.journal_folder import add_journal_options, journal_folder_
 from moot.cli.options.shared_options import add_decision_filters, add_json
 from moot.cli.process import program
 from moot.cli.process.table_output import print_table
-from moot.operations.text_table import TextTable
+from moot.operations.text.text_table import TextTable
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339
 

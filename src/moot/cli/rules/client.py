@@ -15,8 +15,8 @@ from moot.cli.process.table_output import print_table
 from moot.cli.rules import rule_changes
 from moot.cli.rules.approver_client import ask_approver
 from moot.operations.operation import OperationResult, add_reason
-from moot.operations.terminal_escape import printable
-from moot.operations.text_table import TextTable
+from moot.operations.text.terminal_escape import printable
+from moot.operations.text.text_table import TextTable
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace
@@ -162,7 +162,7 @@ async def _perform(options: argparse.Namespace) -> Any:
 
 
 async def print_suggestions(space: JoinedSpace, options: argparse.Namespace) -> Any:
-    from moot.operations.rule_lines import suggestion_lines
+    from moot.operations.text.rule_lines import suggestion_lines
     from moot.operations.trust_log import SuggestionEntry
 
     answer = await ask_approver(space, options, "trust_suggestions")

@@ -18,8 +18,8 @@ from moot.cli.process import program
 from moot.cli.process.table_output import print_table
 from moot.cli.rules.rules_file import FILE_HELP, RulesFile, read_rules_file
 from moot.errors import UsageError
-from moot.operations.terminal_escape import printable
-from moot.operations.text_table import TextTable
+from moot.operations.text.terminal_escape import printable
+from moot.operations.text.text_table import TextTable
 from moot.protocol.envelope import rfc3339
 
 if TYPE_CHECKING:

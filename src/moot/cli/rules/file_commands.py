@@ -12,7 +12,7 @@ from moot.cli.options.shared_options import add_json
 from moot.cli.process import program
 from moot.cli.rules.rules_file import FILE_HELP, read_rules_file
 from moot.errors import UsageError
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 
 _TEST_ABOUT: Final = """\
 Compares what the rules decide with the `tests` in the same file: calls that a rule must approve or reject,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moot.cli.process import program
 from moot.cli.process.output_file import open_new_file
 from moot.errors import UsageError
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.trust.imports.permission_files import PermissionFile

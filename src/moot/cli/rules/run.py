@@ -162,7 +162,7 @@ def _check_not_a_person(space: JoinedSpace) -> None:
 
 
 def _print_progress(progress: Sequence[SuggestionProgress]) -> None:
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     for each in progress:
         print(f"not suggested: {printable(each.call)}: {each.why}", flush=True)

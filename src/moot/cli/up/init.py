@@ -101,7 +101,7 @@ def add_command(commands: Any, name: str) -> None:
 def run_init(options: argparse.Namespace) -> int:
     from moot.box.box_support import why_not_confined
     from moot.cli.process.table_output import print_table
-    from moot.operations.text_table import TextTable
+    from moot.operations.text.text_table import TextTable
     from moot.up import scaffold
 
     if options.source is not None:

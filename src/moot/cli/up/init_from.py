@@ -14,8 +14,8 @@ from moot.cli.mcp import CLIENTS
 from moot.cli.process.table_output import print_table
 from moot.config.clients.client_file import ClientFile, KnownFile, existing_files, read_client_file
 from moot.errors import UsageError
-from moot.operations.terminal_escape import printable
-from moot.operations.text_table import TextTable
+from moot.operations.text.terminal_escape import printable
+from moot.operations.text.text_table import TextTable
 from moot.up import scaffold
 from moot.up.imported_space import AGENT, allow_reads, describe_tools, make_imported_space
 

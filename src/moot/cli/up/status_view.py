@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from moot.operations.terminal_escape import printable
-from moot.operations.text_table import TextTable, cut
+from moot.operations.text.terminal_escape import printable
+from moot.operations.text.text_table import TextTable, cut
 from moot.up.part_status import PartStatus
 
 _HEADS: Final = ("NAME", "KIND", "STATE", "JOINED", "TIME", "RESTARTS", "MESSAGE")

@@ -320,7 +320,7 @@ def _table(runner: SpaceRunner, *, several: bool) -> list[str]:
 def _note(note: str, options: argparse.Namespace) -> None:
     import json
 
-    from moot.operations.terminal_escape import printable
+    from moot.operations.text.terminal_escape import printable
 
     if options.json:
         print(json.dumps({"note": note}), flush=True)

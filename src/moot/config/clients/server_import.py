@@ -20,7 +20,7 @@ from typing import Any, Final, TypeGuard
 from moot.config.clients.client_file import ClientFile, FoundServer
 from moot.config.clients.json_comments import decode_text
 from moot.config.clients.server_text import ServerText, TextContext
-from moot.config.env_file import MAX_ENV_FILE_BYTES, is_variable_name, parse_env_text
+from moot.config.secrets.env_file import MAX_ENV_FILE_BYTES, is_variable_name, parse_env_text
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 

@@ -18,7 +18,7 @@ import orjson
 
 from moot.config.gateway_config import SmtpConfig
 from moot.config.notification_config import ReceiverConfig
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.errors import Unreachable, UsageError
 from moot.gateway.mailer import send_now
 from moot.gateway.notifications.chat_bodies import mail_of, ntfy_body, slack_body

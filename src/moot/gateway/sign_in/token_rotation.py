@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from moot.config.configuration import Configuration
-from moot.config.secret import Secret
-from moot.config.token_source import replace_token_file
+from moot.config.secrets.secret import Secret
+from moot.config.secrets.token_source import replace_token_file
 from moot.gateway.hosting.mint import FreshMint
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.protocol.operation import Json

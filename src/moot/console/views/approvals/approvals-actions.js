@@ -11,8 +11,8 @@ import { capitalize, confirmationRow, decideRow, offerOf, settleButtons } from "
 import { button, html, replace } from "../../core/page/dom.js";
 import { hasRejected, hasVoted, votesMissingFor, voteText } from "../../core/state/proposal-life.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
-import { originCautions } from "./proposal-origins.js";
-import { toneOf } from "./proposal-sentence.js";
+import { originCautions } from "../proposals/proposal-origins.js";
+import { toneOf } from "../proposals/proposal-sentence.js";
 import { isAllowed, callPermissions } from "../capabilities/capability-match.js";
 import {
   aboutProposal,
@@ -26,7 +26,7 @@ import {
   vote,
   obstacleText,
   withdraw,
-} from "./proposal-decisions.js";
+} from "../proposals/proposal-decisions.js";
 import { SETTLE_MILLISECONDS, rejectDialog, summaryOf } from "./approvals-dialogs.js";
 import { changeDialog, mayChange } from "./changed-call.js";
 import { giverFor } from "./delegation.js";
@@ -36,7 +36,7 @@ import { hold, secondsLeft, takeBack, takeBackSeconds } from "./take-back.js";
 import { icon } from "../parts/icons.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
-/** @typedef {import("./proposal-decisions.js").Outcome} Outcome */
+/** @typedef {import("../proposals/proposal-decisions.js").Outcome} Outcome */
 
 /** @typedef {"approve" | "again" | "reject" | "vote" | "withdraw"} Confirmed what takes two presses */
 
@@ -61,11 +61,11 @@ export class ApprovalActions {
     this._advance = advance;
     /** @type {Proposal | null} */
     this._proposal = null;
-    /** @type {import("./proposal-decisions.js").ReviewedProposal | null} */
+    /** @type {import("../proposals/proposal-decisions.js").ReviewedProposal | null} */
     this._shown = null;
     this._isPartlyHidden = () => false;
     this._guardedUntil = 0;
-    /** @type {{for: Confirmed, at: number, text: string, act: (shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} | null} */
+    /** @type {{for: Confirmed, at: number, text: string, act: (shown: import("../proposals/proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} | null} */
     this._armed = null;
     /** @type {any} */
     this._timer = undefined;
@@ -286,7 +286,7 @@ export class ApprovalActions {
 
   /**
    * The first press arms, the second confirms; with time to take it back, one press is enough.
-   * @param {Confirmed} what @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act
+   * @param {Confirmed} what @param {string} text @param {(shown: import("../proposals/proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act
    */
   _confirmThenRun(what, text, act) {
     if (this._isHeld(what) && this._armed?.for === what) {
@@ -399,7 +399,7 @@ export class ApprovalActions {
     this._confirmThenRun("withdraw", "Withdrawing", (shown) => withdraw(this._context, shown));
   }
 
-  /** @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act */
+  /** @param {string} text @param {(shown: import("../proposals/proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act */
   async _decide(text, act) {
     const shown = this._shown;
     const proposal = this._proposal;
@@ -417,7 +417,7 @@ export class ApprovalActions {
     } else await this._send(shown, text, act);
   }
 
-  /** @param {import("./proposal-decisions.js").ReviewedProposal} shown @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act */
+  /** @param {import("../proposals/proposal-decisions.js").ReviewedProposal} shown @param {string} text @param {(shown: import("../proposals/proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act */
   async _send(shown, text, act) {
     this._sending.set(shown.id, text);
     this._outcomes.delete(shown.id);

@@ -5,8 +5,8 @@
 import { button, html, replace } from "../../core/page/dom.js";
 import { routeAddress } from "../../core/page/router.js";
 import { oneLine } from "../../core/page/text.js";
-import { originCautions } from "./proposal-origins.js";
-import { wishText } from "./proposal-sentence.js";
+import { originCautions } from "../proposals/proposal-origins.js";
+import { wishText } from "../proposals/proposal-sentence.js";
 import { icon } from "../parts/icons.js";
 
 const STORAGE_KEY = "moot.approvals.alerts";

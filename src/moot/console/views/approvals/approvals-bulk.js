@@ -7,14 +7,14 @@ import { button, html, replace } from "../../core/page/dom.js";
 import { textAt } from "../../core/state/json-text.js";
 import { textBlock, escapeHidden, nameOf } from "../../core/page/text.js";
 import { cautionsView } from "./proposal-view.js";
-import { knownLossView, row } from "./proposal-content.js";
+import { knownLossView, row } from "../proposals/proposal-content.js";
 import { hasVoted, votesMissingFor } from "../../core/state/proposal-life.js";
 import { giverFor } from "./delegation.js";
 import { callPermissions, isAllowed } from "../capabilities/capability-match.js";
-import { argumentView, differencesTable, plainArguments } from "./differences-table.js";
+import { argumentView, differencesTable, plainArguments } from "../proposals/differences-table.js";
 import { likenessOf } from "./inbox-order.js";
-import { aboutProposal, approve, reject, reviewedProposal, obstacleText } from "./proposal-decisions.js";
-import { toneOf } from "./proposal-sentence.js";
+import { aboutProposal, approve, reject, reviewedProposal, obstacleText } from "../proposals/proposal-decisions.js";
+import { toneOf } from "../proposals/proposal-sentence.js";
 import { afterDelay, onCtrlEnter, rejectDialog, summaryOf, watchProposals } from "./approvals-dialogs.js";
 import { openDialog } from "../parts/dialog.js";
 import { holdButton } from "../parts/hold-button.js";
@@ -188,7 +188,7 @@ export function rejectSelected(context, proposals, finished, follows) {
   });
 }
 
-/** @param {Context} context @param {string} word @param {import("./proposal-decisions.js").ReviewedProposal[]} shown @param {import("./proposal-decisions.js").Outcome[]} outcomes of each @param {number} request */
+/** @param {Context} context @param {string} word @param {import("../proposals/proposal-decisions.js").ReviewedProposal[]} shown @param {import("../proposals/proposal-decisions.js").Outcome[]} outcomes of each @param {number} request */
 function report(context, word, shown, outcomes, request) {
   const done = outcomes.filter((each) => each.status === "done").length;
   const rest = shown.flatMap(({ id }, index) =>

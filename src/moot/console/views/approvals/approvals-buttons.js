@@ -7,8 +7,8 @@ import { holdButton } from "../parts/hold-button.js";
 import { icon } from "../parts/icons.js";
 import { mayChange } from "./changed-call.js";
 import { offersTask } from "./task-approval.js";
-import { originCautions } from "./proposal-origins.js";
-import { againPayload, settledText, titleOf } from "./proposal-decisions.js";
+import { originCautions } from "../proposals/proposal-origins.js";
+import { againPayload, settledText, titleOf } from "../proposals/proposal-decisions.js";
 import { settleDialog } from "./approvals-dialogs.js";
 
 /** @typedef {import("../../app.js").Context} Context @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */

@@ -1,13 +1,13 @@
 /** Dialogs before a decision: the reason of a rejection, and what came of a call. Exactly what the dialog shows is sent. */
 import { button, html, newId, replace } from "../../core/page/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
-import { settle, titleOf, obstacleText } from "./proposal-decisions.js";
+import { settle, titleOf, obstacleText } from "../proposals/proposal-decisions.js";
 import { actionDialog, labelledField } from "../parts/action-dialog.js";
 import { openDialog } from "../parts/dialog.js";
 import { describeRejection, reasonText } from "../parts/error-text.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
-/** @typedef {import("./proposal-decisions.js").ReviewedProposal} Shown */
+/** @typedef {import("../proposals/proposal-decisions.js").ReviewedProposal} Shown */
 
 // Longer than a late key press that was meant for something else; the same as in the terminal.
 export const SETTLE_MILLISECONDS = 400;

@@ -10,7 +10,7 @@ import { oneLine, escapeHidden } from "../../core/page/text.js";
 import { MAX_AT_ONCE, arrangeInbox } from "./inbox-order.js";
 import { InboxBar } from "./inbox-bar.js";
 import { buildRow, drawRow, tickRow } from "./proposal-row.js";
-import { toneOf } from "./proposal-sentence.js";
+import { toneOf } from "../proposals/proposal-sentence.js";
 import { knownTexts } from "../parts/text-diff.js";
 import { icon } from "../parts/icons.js";
 

@@ -12,9 +12,9 @@ import { holdButton } from "../parts/hold-button.js";
 import { icon } from "../parts/icons.js";
 import { diffView } from "../parts/text-diff.js";
 import { afterDelay, onCtrlEnter, summaryOf, watchProposals } from "./approvals-dialogs.js";
-import { risksOf } from "./call-risks.js";
-import { row, valueView } from "./proposal-content.js";
-import { approveWithChanges, obstacleText } from "./proposal-decisions.js";
+import { risksOf } from "../proposals/call-risks.js";
+import { row, valueView } from "../proposals/proposal-content.js";
+import { approveWithChanges, obstacleText } from "../proposals/proposal-decisions.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("../../app.js").Context} Context */
@@ -72,8 +72,8 @@ function changedBody(proposal, argumentsText) {
 }
 
 /**
- * @param {Context} context @param {Proposal} proposal @param {import("./proposal-decisions.js").ReviewedProposal} shown
- * @param {(act: (shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<import("./proposal-decisions.js").Outcome>) => void} decide
+ * @param {Context} context @param {Proposal} proposal @param {import("../proposals/proposal-decisions.js").ReviewedProposal} shown
+ * @param {(act: (shown: import("../proposals/proposal-decisions.js").ReviewedProposal) => Promise<import("../proposals/proposal-decisions.js").Outcome>) => void} decide
  */
 export function changeDialog(context, proposal, shown, decide) {
   const { state } = context;

@@ -1,8 +1,8 @@
 /** How many pending proposals are kept in view: what is searched for, in which order, and in which groups. */
 import { membersOf, textAt } from "../../core/state/json-text.js";
 import { oneLine } from "../../core/page/text.js";
-import { sentenceOf, toneOf } from "./proposal-sentence.js";
-import { titleOf } from "./proposal-decisions.js";
+import { sentenceOf, toneOf } from "../proposals/proposal-sentence.js";
+import { titleOf } from "../proposals/proposal-decisions.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
 /** @typedef {{search: string, group: "none" | "agent" | "tool" | "alike", sort: "oldest" | "newest" | "risk" | "expiry", risk: "all" | "warn" | "bad"}} InboxChoice */

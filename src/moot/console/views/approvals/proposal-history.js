@@ -8,9 +8,9 @@ import { answerView, progressOf, progressView } from "../parts/call-result.js";
 import { reasonText } from "../parts/error-text.js";
 import { icon } from "../parts/icons.js";
 import { changesView } from "./changed-call.js";
-import { compensationView } from "./compensation.js";
-import { receiptButton } from "./receipt-button.js";
-import { isOrphaned, recordText } from "./proposal-decisions.js";
+import { compensationView } from "../proposals/compensation.js";
+import { receiptButton } from "../proposals/receipt-button.js";
+import { isOrphaned, recordText } from "../proposals/proposal-decisions.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
 

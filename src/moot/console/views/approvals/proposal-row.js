@@ -7,9 +7,9 @@ import { routeAddress } from "../../core/page/router.js";
 import { voteText } from "../../core/state/proposal-life.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
-import { settledText, titleOf } from "./proposal-decisions.js";
-import { originCautions } from "./proposal-origins.js";
-import { risksFor, sentenceOf, sizeOf, toneOf, wishView } from "./proposal-sentence.js";
+import { settledText, titleOf } from "../proposals/proposal-decisions.js";
+import { originCautions } from "../proposals/proposal-origins.js";
+import { risksFor, sentenceOf, sizeOf, toneOf, wishView } from "../proposals/proposal-sentence.js";
 import { icon } from "../parts/icons.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */

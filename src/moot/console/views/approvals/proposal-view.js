@@ -14,16 +14,16 @@ import { callPermissions } from "../capabilities/capability-match.js";
 import { declaredHints, toolCatalogueOf } from "../tools/tool-catalogue.js";
 import { validate } from "../tools/call-validation.js";
 import { describeCapability } from "../capabilities/capability-text.js";
-import { titleOf } from "./proposal-decisions.js";
+import { titleOf } from "../proposals/proposal-decisions.js";
 import { grantScopes } from "../capabilities/grant-scopes.js";
 import { copyButton } from "../timeline/envelope-details.js";
 import { icon } from "../parts/icons.js";
 import { changesView } from "./changed-call.js";
-import { amountText, changeText, risksFor, sentenceOf, wishText, wishView } from "./proposal-sentence.js";
-import { originCautionViews } from "./proposal-origins.js";
-import { previewView } from "./proposal-preview.js";
+import { amountText, changeText, risksFor, sentenceOf, wishText, wishView } from "../proposals/proposal-sentence.js";
+import { originCautionViews } from "../proposals/proposal-origins.js";
+import { previewView } from "../proposals/proposal-preview.js";
 import { reasonsView } from "./proposal-reasons.js";
-import { TREE_CHARACTERS, readableCall } from "./proposal-content.js";
+import { TREE_CHARACTERS, readableCall } from "../proposals/proposal-content.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("../../app.js").Context} Context */

@@ -3,7 +3,7 @@ import { html } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { nameOf, oneLine } from "../../core/page/text.js";
 import { actionDialog, reasonField } from "../parts/action-dialog.js";
-import { reject, reviewedProposal, titleOf } from "./proposal-decisions.js";
+import { reject, reviewedProposal, titleOf } from "../proposals/proposal-decisions.js";
 import { isAllowed } from "../capabilities/capability-match.js";
 
 /** @typedef {import("../../app.js").Context} Context */

@@ -6,10 +6,10 @@ import { openDialog } from "../parts/dialog.js";
 import { actionDialog } from "../parts/action-dialog.js";
 import { mayAllow } from "../capabilities/capability-covers.js";
 import { sendCommand } from "../rules/rule-commands.js";
-import { approve } from "./proposal-decisions.js";
+import { approve } from "../proposals/proposal-decisions.js";
 
 /** @typedef {import("../../app.js").Context} Context @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
-/** @typedef {import("./proposal-decisions.js").ReviewedProposal} ReviewedProposal @typedef {import("./proposal-decisions.js").Outcome} Outcome */
+/** @typedef {import("../proposals/proposal-decisions.js").ReviewedProposal} ReviewedProposal @typedef {import("../proposals/proposal-decisions.js").Outcome} Outcome */
 
 const ANSWER_MILLISECONDS = 10_000;
 

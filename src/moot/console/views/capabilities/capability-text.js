@@ -1,6 +1,6 @@
 /**
  * Capabilities as plain text where that is possible; the exact JSON is shown on demand. The
- * terminal uses the same texts (moot/operations/capability_text.py).
+ * terminal uses the same texts (moot/operations/text/capability_text.py).
  */
 import { NumberText, isObject, parseForDisplay } from "../../core/state/json-text.js";
 import { mayAllow } from "./capability-covers.js";

@@ -6,7 +6,7 @@ import { button, html, newId, replace } from "../../core/page/dom.js";
 import { formatJson, parseForDisplay, isObject } from "../../core/state/json-text.js";
 import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { describeCapability } from "./capability-text.js";
-import { obstacleText } from "../approvals/proposal-decisions.js";
+import { obstacleText } from "../proposals/proposal-decisions.js";
 import { afterDelay, onCtrlEnter, watchProposals } from "../approvals/approvals-dialogs.js";
 import { capabilityError, grantScopes } from "./grant-scopes.js";
 import { GRANT_TERMS } from "./grant-terms.js";
@@ -19,7 +19,7 @@ import { PATHS, TEXTS } from "../parts/text-diff.js";
 import { isAddress, urlPrefixes } from "./url-prefix.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
-/** @typedef {import("../approvals/proposal-decisions.js").ReviewedProposal} Shown */
+/** @typedef {import("../proposals/proposal-decisions.js").ReviewedProposal} Shown */
 
 // Visible rows of the capability; the rest scrolls.
 const MAX_LINES = 18;

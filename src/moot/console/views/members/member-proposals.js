@@ -3,8 +3,8 @@ import { button, html } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
 import { oneLine, escapeHidden } from "../../core/page/text.js";
 import { capitalize } from "../approvals/approvals-buttons.js";
-import { settledText } from "../approvals/proposal-decisions.js";
-import { wishText } from "../approvals/proposal-sentence.js";
+import { settledText } from "../proposals/proposal-decisions.js";
+import { wishText } from "../proposals/proposal-sentence.js";
 import { mayRejectAll, pendingOf, rejectAllDialog } from "../approvals/reject-all.js";
 
 /** @typedef {import("../../app.js").Context} Context @typedef {import("../../core/state/state-roster.js").Member} Member */

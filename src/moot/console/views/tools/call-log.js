@@ -5,7 +5,7 @@ import { textBlock, nameOf, oneLine } from "../../core/page/text.js";
 import { formatTime } from "../../core/page/time.js";
 import { saysUnknown } from "../../core/state/envelope-fields.js";
 import { answerView, progressOf, progressView } from "../parts/call-result.js";
-import { settledText, errorText } from "../approvals/proposal-decisions.js";
+import { settledText, errorText } from "../proposals/proposal-decisions.js";
 
 /** @typedef {import("../../app.js").Context} Context */
 /** @typedef {{id: string, number: number, to: string, what: string, method: string, paramsText: string, way: "request" | "propose", at: number, fault: string, cancelled: boolean, drawnFor: string, node: HTMLElement}} LoggedCall */

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from moot.config.gateway_config import Count, File, LogFormat, Port, Positive, Seconds, Text
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.xprotocol.adapter.config.source_settings import REFRESH_SECONDS, McpSource, XProtocolSource
 from moot.xprotocol.contracts.capabilities import Scopes
 from moot.xprotocol.events.events import DEFAULT_TTL_SECONDS, MAX_LIFETIME_SECONDS

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
+from moot.config.secrets.token_source import TokenSource
 from moot.config.section_reader import at, checked, mapping, one_of, strings
-from moot.config.token_source import TokenSource
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.xprotocol.adapter.config.config_problems import ConfigProblems

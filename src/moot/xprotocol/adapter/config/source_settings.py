@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from moot.config.gateway_config import Seconds, Text
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.errors import UsageError
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream.server_settings import HttpServer, Server, StdioServer

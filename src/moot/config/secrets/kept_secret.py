@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeVar, get_args
 
 import msgspec
 
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.config.section_reader import Reader, at, check_keys, fields_of, mapping, read_plain, read_struct
 from moot.errors import UsageError
 from moot.protocol.operation import Json

@@ -12,9 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-from moot.config.budget_reader import read_budgets
-from moot.config.call_reader import CALL_KEYS, read_calls, read_names
-from moot.config.effect_reader import UNDO_CLASSES, read_effects
 from moot.config.section_reader import (
     MistakeList,
     Reader,
@@ -25,6 +22,9 @@ from moot.config.section_reader import (
     probably,
     unknown_key,
 )
+from moot.config.space.budget_reader import read_budgets
+from moot.config.space.call_reader import CALL_KEYS, read_calls, read_names
+from moot.config.space.effect_reader import UNDO_CLASSES, read_effects
 from moot.errors import InvalidPattern, InvalidRequest, UsageError
 from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.kinds import NOTIFICATION_PREFIX

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moot.config.sign_in_store import usable_keyring
+from moot.config.secrets.sign_in_store import usable_keyring
 from moot.errors import UsageError
 from moot.private_files import read_secret
 

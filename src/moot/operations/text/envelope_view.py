@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Final
 
 from moot.errors import WARNING_CODES
-from moot.operations.capability_text import in_words
 from moot.operations.operation import short_id
+from moot.operations.text.capability_text import in_words
 from moot.participant.conversation.contexts import reasoning_text
 from moot.protocol.answer_marks import says_unknown, unknown_reason
 from moot.protocol.envelope import Envelope

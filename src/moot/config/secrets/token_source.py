@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from moot.config.secret import Secret
+from moot.config.secrets.secret import Secret
 from moot.config.section_reader import checked
 from moot.errors import UsageError
 from moot.private_files import FileToken, check_folder, sync_folder

@@ -6,8 +6,8 @@ import math
 import re
 from typing import Any, Final, get_args
 
-from moot.config.call_reader import CALL_KEYS, read_calls
 from moot.config.section_reader import at, mapping, one_of, unknown_key
+from moot.config.space.call_reader import CALL_KEYS, read_calls
 from moot.errors import UsageError
 from moot.protocol.argument_template import MAX_PLACES, places_in, render
 from moot.protocol.gateway_proposal import Undo

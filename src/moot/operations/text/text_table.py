@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from moot.operations.terminal_escape import printable
+from moot.operations.text.terminal_escape import printable
 
 _GAP: Final = "  "
 # A column that is cut keeps this much, or its heading.

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from moot.config.box_config import read_hosts
-from moot.config.env_file import is_variable_name
+from moot.config.secrets.env_file import is_variable_name
 from moot.config.section_reader import at, mapping, read_struct, strings
 from moot.errors import UsageError
 from moot.protocol.operation import Json
