@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
 
-from moot.config import Configuration, SpaceSettings, load
+from moot.config import Configuration, load
+from moot.config.configuration import SpaceSettings
 
 NO_ENVIRONMENT: Mapping[str, str] = {}
 

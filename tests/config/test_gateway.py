@@ -10,18 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from moot.config import (
+from moot.config import Secret, hash_token, load
+from moot.config.cluster_config import ClusterConfig
+from moot.config.gateway_config import (
     GatewayConfig,
     HttpConfig,
     JournalConfig,
     LogConfig,
-    Secret,
+    McpEndpointConfig,
     SmtpConfig,
-    hash_token,
-    load,
+    TlsConfig,
 )
-from moot.config.cluster_config import ClusterConfig
-from moot.config.gateway_config import McpEndpointConfig, TlsConfig
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.config.oidc_config import IntrospectionConfig, OidcConfig, SignInRule
 from moot.config.secrets.kept_secret import keys_of

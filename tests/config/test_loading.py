@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from moot.config import MemberConfig, hash_token, load
-from moot.config.configuration import McpServerConfig
+from moot.config import hash_token, load
+from moot.config.configuration import McpServerConfig, MemberConfig
 from moot.errors import UsageError
 from moot.protocol.patterns import read_capabilities
 from tests.config.files import NO_ENVIRONMENT, lab, loaded, written

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from moot.config import BUILT_IN, TokenGrant, hash_token
-from moot.config.profiles import LIST_OFFERS, WITHDRAW_OWN
+from moot.config import hash_token
+from moot.config.configuration import TokenGrant
+from moot.config.profiles import BUILT_IN, LIST_OFFERS, WITHDRAW_OWN
 from moot.conformance.pure_driver import PureDriver
 from moot.protocol.operation import Operation
 from moot.protocol.patterns import Rights, read_capabilities

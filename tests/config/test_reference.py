@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moot.config import Configuration, McpServerConfig, hash_token, load
+from moot.config import Configuration, hash_token, load
+from moot.config.configuration import McpServerConfig
 from moot.errors import UsageError
 from moot.protocol.patterns import read_capabilities
 from tests.config.files import NO_ENVIRONMENT, written

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from moot.config import McpServerConfig, McpSignInConfig, check, load
+from moot.config import check, load
+from moot.config.configuration import McpServerConfig, McpSignInConfig
 from moot.config.loader import SERVER_RIGHTS
 from moot.errors import UsageError
 from moot.protocol.patterns import read_capabilities

@@ -13,69 +13,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from moot.config.config_check import check
-    from moot.config.configuration import (
-        Access,
-        Configuration,
-        McpServerConfig,
-        McpSignInConfig,
-        MemberConfig,
-        SpaceSettings,
-        TokenGrant,
-    )
-    from moot.config.gateway_config import (
-        GatewayConfig,
-        HttpConfig,
-        JournalConfig,
-        JournalMode,
-        LogConfig,
-        SmtpConfig,
-    )
+    from moot.config.configuration import Configuration
     from moot.config.loader import load
-    from moot.config.profiles import BUILT_IN
     from moot.config.secrets.secret import Secret
     from moot.config.secrets.token_source import hash_token
 
 _HOMES: Final = {
-    "Access": "moot.config.configuration",
-    "BUILT_IN": "moot.config.profiles",
     "Configuration": "moot.config.configuration",
-    "GatewayConfig": "moot.config.gateway_config",
-    "HttpConfig": "moot.config.gateway_config",
-    "JournalConfig": "moot.config.gateway_config",
-    "JournalMode": "moot.config.gateway_config",
-    "LogConfig": "moot.config.gateway_config",
-    "McpServerConfig": "moot.config.configuration",
-    "McpSignInConfig": "moot.config.configuration",
-    "MemberConfig": "moot.config.configuration",
     "Secret": "moot.config.secrets.secret",
-    "SmtpConfig": "moot.config.gateway_config",
-    "SpaceSettings": "moot.config.configuration",
-    "TokenGrant": "moot.config.configuration",
     "check": "moot.config.config_check",
     "hash_token": "moot.config.secrets.token_source",
     "load": "moot.config.loader",
 }
 
-__all__ = [
-    "BUILT_IN",
-    "Access",
-    "Configuration",
-    "GatewayConfig",
-    "HttpConfig",
-    "JournalConfig",
-    "JournalMode",
-    "LogConfig",
-    "McpServerConfig",
-    "McpSignInConfig",
-    "MemberConfig",
-    "Secret",
-    "SmtpConfig",
-    "SpaceSettings",
-    "TokenGrant",
-    "check",
-    "hash_token",
-    "load",
-]
+__all__ = ["Configuration", "Secret", "check", "hash_token", "load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,9 +13,9 @@ this connection" from an answer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from moot.protocol.operation import Json
+from moot.protocol.operation import Json, JsonValue, UnreadPayload
 
 _KEY: Final = "moot/outcome"
 _UNKNOWN: Final = "unknown"
@@ -30,18 +30,17 @@ _REASONS: Final = {
 }
 
 
-def unknown_outcome(data: Any = None) -> dict[str, Any]:
-    """The data of an error with the mark, beside the data that it has otherwise."""
-    others = data if isinstance(data, dict) else {} if data is None else {"data": data}
-    return {**others, _KEY: _UNKNOWN}
+def unknown_outcome() -> dict[str, Json]:
+    """The data of an error with the mark."""
+    return {_KEY: _UNKNOWN}
 
 
-def unknown_reason(reason: Json) -> str:
+def unknown_reason(reason: JsonValue) -> str:
     """Why it is unknown, as `moot/outcome` and the gateway's record of a proposal name it, in words."""
     return _REASONS.get(str(reason), "no answer came")
 
 
-def says_unknown(error: Json) -> bool:
+def says_unknown(error: JsonValue) -> bool:
     """Whether a JSON-RPC error says that nobody knows whether the call was carried out."""
     data = error.get("data") if isinstance(error, dict) else None
     return isinstance(data, dict) and data.get(_KEY) == _UNKNOWN
@@ -59,7 +58,7 @@ def mark_result(result: Mapping[str, Json]) -> dict[str, Json]:
     return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), NOT_OFFERED: True}}
 
 
-def says_not_offered(kind: str, payload: Mapping[str, Json]) -> bool:
+def says_not_offered(kind: str, payload: UnreadPayload) -> bool:
     """Whether a payload of this kind has the mark `NOT_OFFERED`."""
     if kind == "mcp/reject":
         return payload.get(NOT_OFFERED) is True

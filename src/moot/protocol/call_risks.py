@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
 from moot.protocol.hidden_text import find_hidden
-from moot.protocol.operation import Json
+from moot.protocol.operation import Json, JsonValue
 from moot.protocol.shell_risks import UNREADABLE, is_writer, path_risk, shell_risks, sql_risks
 
 Severity = Literal["bad", "warn", "info"]
@@ -198,7 +198,7 @@ def _examine_sql(text: str, add: _Add) -> None:
         add("bad", f"The statement {words}: {_quote(text)}")
 
 
-def _is_amount(name: str, value: Json) -> bool:
+def _is_amount(name: str, value: JsonValue) -> bool:
     if not re.fullmatch(_AMOUNT_NAMES, name) or isinstance(value, bool):
         return False
     if isinstance(value, float):

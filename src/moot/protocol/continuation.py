@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Final
 
 from moot.protocol.fingerprint import fingerprint
 from moot.protocol.large_content import CONTENT_KEY
-from moot.protocol.operation import Json
+from moot.protocol.operation import JsonValue, UnreadPayload
 
 # Params in which a call and its continuation may differ.
 VARYING: Final = frozenset({"inputResponses", "requestState", "_meta"})
 
 
-def wanted_input(result: Json) -> str | None:
+def wanted_input(result: JsonValue) -> str | None:
     """What a result asks its caller for, as a hash of its `requestState`; None if it asks for nothing."""
     if not isinstance(result, dict) or result.get("resultType") != "input_required":
         return None
     return _hash(result)
 
 
-def given_input(params: Json) -> str | None:
+def given_input(params: JsonValue) -> str | None:
     """What these params answer, as `wanted_input` names it; None if they give no input."""
     if not isinstance(params, dict) or params.keys().isdisjoint({"inputResponses", "requestState"}):
         return None
@@ -49,13 +48,13 @@ def _large_values(raw: bytes) -> set[str]:
     return {json.dumps(entry, sort_keys=True) for entry in entries if not _is_of_input(entry)}
 
 
-def _is_of_input(entry: Json) -> bool:
+def _is_of_input(entry: JsonValue) -> bool:
     match entry:
         case {"at": [str(first), *_]}:
             return first in VARYING
     return entry is None
 
 
-def _hash(fields: Mapping[str, Json]) -> str:
+def _hash(fields: UnreadPayload) -> str:
     state = fields.get("requestState")
     return hashlib.sha256(state.encode() if isinstance(state, str) else b"").hexdigest()

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from moot.errors import InvalidRequest
 from moot.protocol import strict_json
-from moot.protocol.operation import Json
+from moot.protocol.operation import Json, UnreadPayload
 
 CONTENT_KEY: Final = "moot/content"
 # One value, and those of one message together: what people attach to mails has 25 MiB at most.
@@ -86,7 +86,7 @@ def take_out(body: Mapping[str, Json], *, is_result: bool, max_bytes: int) -> Ta
     return TakenOut(small, {digest: data for digest, data in values.items() if digest in used})
 
 
-def parts_of(body: Mapping[str, Json]) -> list[ContentPart]:
+def parts_of(body: UnreadPayload) -> list[ContentPart]:
     """The values that were taken out of params or a result; raises InvalidRequest for what names none."""
     meta = body.get("_meta")
     listed = meta.get(CONTENT_KEY) if isinstance(meta, dict) else None

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-# Json is whatever a JSON text holds. `Any` inside: mypy has no cheap recursive alias for reading.
+# Whatever a JSON text holds, not looked at: mypy checks nothing of it.
 Json = Any
+# The same while it is read: mypy asks that each value is looked at before it is used (decision 0332).
+JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 Payload = Mapping[str, Json]
+UnreadPayload = Mapping[str, JsonValue]
 
 
 class Operation(NamedTuple):
@@ -42,7 +45,7 @@ def context_of(method: str | None, payload: Payload) -> str | None:
     return None
 
 
-def operation_of(payload: Payload) -> Operation:
+def operation_of(payload: UnreadPayload) -> Operation:
     """The operation that a request or proposal body holds: the facts, whatever a kind claims."""
     method = payload.get("method")
     if method == "tools/call":

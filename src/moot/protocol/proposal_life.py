@@ -25,7 +25,7 @@ import msgspec
 
 from moot.protocol.envelope import rfc3339
 from moot.protocol.gateway_proposal import BudgetNote, EffectNote, Execution, GatewayProposal
-from moot.protocol.operation import Json
+from moot.protocol.operation import Json, JsonValue
 from moot.protocol.opinion import Opinion
 from moot.protocol.origin_report import OriginReport
 from moot.protocol.preview_report import PreviewReport
@@ -263,7 +263,7 @@ class ProposalLife(msgspec.Struct, eq=False, kw_only=True):
         del self.comments[:-MAX_COMMENTS]
         return True
 
-    def assign(self, to: Json, by: str) -> bool:
+    def assign(self, to: JsonValue, by: str) -> bool:
         names = [each for each in to if isinstance(each, str)] if isinstance(to, list) else []
         self.assigned_to, self.assigned_by = names, by
         return True
@@ -298,7 +298,7 @@ class ProposalLife(msgspec.Struct, eq=False, kw_only=True):
         self._begin(request, by, tuple(asked))
         return True
 
-    def resume(self, request: str, by: str, given: Json) -> bool:
+    def resume(self, request: str, by: str, given: JsonValue) -> bool:
         """Its proposer has sent the input that its host asked for, with this request (decision 0142).
 
         Without such a question it is out of the history, and older than what the gateway told.
@@ -349,7 +349,7 @@ class ProposalLife(msgspec.Struct, eq=False, kw_only=True):
         self.outcome, self.reason = "unknown", reason
         return True
 
-    def assess(self, outcome: Json, by: str, note: Json) -> bool:
+    def assess(self, outcome: Json, by: str, note: JsonValue) -> bool:
         """A person says what came of it. That nobody knew may never have been heard here."""
         if self.outcome not in ("pending", "unknown") or outcome not in ("done", "failed"):
             return False

@@ -18,7 +18,7 @@ from moot.protocol.continuation import given_input, wanted_input
 from moot.protocol.envelope import Envelope
 from moot.protocol.gateway_proposal import GatewayProposal, read_budget_notes, read_effect_notes
 from moot.protocol.kinds import CANCELLED
-from moot.protocol.operation import Json
+from moot.protocol.operation import JsonValue
 from moot.protocol.opinion import read_opinion
 from moot.protocol.origin_report import MAX_REPORT_BYTES, read_report
 from moot.protocol.preview_report import read_preview
@@ -346,5 +346,5 @@ def _remove(life: ProposalLife, gone: Sequence[str], now: float) -> bool:
     return life.set_votes([each for each in life.votes if each not in gone])
 
 
-def _text(value: Json) -> str:
+def _text(value: JsonValue) -> str:
     return value if isinstance(value, str) else ""

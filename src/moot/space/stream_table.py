@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from moot.errors import StreamNotFound
-from moot.protocol.operation import Json, Payload
+from moot.protocol.operation import Json, JsonValue, UnreadPayload
 from moot.space.config import Name
 
 # D-33: a client's request never overrides what the gateway says about a stream.
@@ -49,13 +49,13 @@ class StreamTable:
     def __init__(self) -> None:
         self.open: dict[str, StreamRecord] = {}
 
-    def find(self, id: Json) -> StreamRecord:
+    def find(self, id: JsonValue) -> StreamRecord:
         stream = self.open.get(id) if isinstance(id, str) else None
         if stream is None:
             raise StreamNotFound(f"stream {id!r} is not open in this space", stream_id=id)
         return stream
 
-    def named_by(self, payload: Payload, correlation: tuple[str, ...] | list[str]) -> StreamRecord:
+    def named_by(self, payload: UnreadPayload, correlation: tuple[str, ...] | list[str]) -> StreamRecord:
         """D-37: by payload.stream_id, else by correlation to the open or the request."""
         if "stream_id" in payload:
             return self.find(payload["stream_id"])

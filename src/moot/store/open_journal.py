@@ -14,20 +14,21 @@ from moot.store.journal_segments import find_tail
 from moot.store.segment_writer import SegmentWriter
 
 
-def open_journal(
-    folder: Path, settings: JournalRules, *, at_least: int = 0, sync_seconds: float | None = None
-) -> Journal:
+def open_journal(folder: Path, settings: JournalRules, *, sync_seconds: float | None = None) -> Journal:
     """The journal in this folder, going on where it ended; a torn end is cut off and kept beside it.
 
     Blocks while it checks the segments that it has not seen before, and the last one. Raises UsageError
-    when another process has it open, when it cannot be written, for damage that no crash explains, and
-    when it ends before record `at_least`. What nobody waits for is on disk after `sync_seconds`.
+    when another process has it open, when it cannot be written, and for damage that no crash explains.
+    What nobody waits for is on disk after `sync_seconds`.
     """
-    return _journal_of(settings, _open_files(folder, settings, at_least), sync_seconds)
+    return _journal_of(settings, _open_files(folder, settings, 0), sync_seconds)
 
 
 async def open_journal_in_thread(folder: Path, settings: JournalRules, *, at_least: int = 0) -> Journal:
-    """`open_journal`, which may read gigabytes, while the loop answers others."""
+    """`open_journal`, which may read gigabytes, while the loop answers others.
+
+    Raises UsageError, too, when it ends before record `at_least`.
+    """
     return _journal_of(settings, await asyncio.to_thread(_open_files, folder, settings, at_least))
 
 

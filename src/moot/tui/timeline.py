@@ -152,8 +152,8 @@ class Timeline(Rows):
             super().__init__()
             self.text = text
 
-    def __init__(self, *, id: str = "timeline", verbose: bool = False, max_rows: int = MAX_ROWS) -> None:
-        super().__init__(id=id, empty="No messages yet", follows=True, max_rows=max_rows)
+    def __init__(self, *, verbose: bool = False) -> None:
+        super().__init__(id="timeline", empty="No messages yet", follows=True, max_rows=MAX_ROWS)
         self.me = ""
         self.filter = TimelineFilter()
         self.keeps_rules: KeepsRules = lambda _member: False

@@ -45,10 +45,10 @@ _READ_ONLY = re.compile(r"EROFS|Read-only file system|Errno 30", re.IGNORECASE)
 class BoxReports:
     """Facts about one box, from its start on."""
 
-    def __init__(self, box: Box, label: str, widenings: BoxWidenings | None = None) -> None:
+    def __init__(self, box: Box, label: str) -> None:
         self._box = box
         self._label = label
-        self.widenings = BoxWidenings(box) if widenings is None else widenings
+        self.widenings = BoxWidenings(box)
         self._facts: deque[EgressFact] = deque(maxlen=1_000)
         self.count = 0
         self._told: set[str] = set()

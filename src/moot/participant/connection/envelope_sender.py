@@ -300,11 +300,10 @@ class EnvelopeSender:
         to: Addressees = (),
         about: Addressees = (),
         context: str | None = None,
-        encoded: Json = None,
     ) -> tuple[SentEnvelope, Envelope]:
         """Send, and wait until the gateway has accepted it; raises the Refused that it answers with."""
         self._check_echo(kind)
-        sent = self.send(kind, payload, to=to, about=about, context=context, encoded=encoded)
+        sent = self.send(kind, payload, to=to, about=about, context=context)
         return sent, await self.wait_for_echo(sent)
 
     async def wait_for_echo(self, sent: SentEnvelope) -> Envelope:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from moot.protocol.envelope import Envelope
-from moot.protocol.operation import Json
+from moot.protocol.operation import Json, JsonValue
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
 from moot.space.members.member import Session
@@ -42,3 +42,9 @@ Prepare = Callable[[State, Session, Envelope], Act | None]
 def without_none(fields: dict[str, Json]) -> dict[str, Json]:
     """The fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def read_texts(value: JsonValue) -> list[str] | None:
+    """A list of texts and of nothing else; None for any other value."""
+    texts = [each for each in value if isinstance(each, str)] if isinstance(value, list) else None
+    return texts if texts == value else None

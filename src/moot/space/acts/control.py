@@ -7,7 +7,7 @@ from typing import Final
 from moot.errors import InvalidOperation, InvalidRequest, ParticipantNotFound
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import UNSUPPORTED_BY_LEGACY
-from moot.protocol.operation import Json
+from moot.protocol.operation import Json, JsonValue
 from moot.space.acts import Act
 from moot.space.acts.requests import check_open_requests
 from moot.space.effects import Effect, Mint, Reply
@@ -24,7 +24,7 @@ SHUTDOWN_GRACE_SECONDS: Final = 5
 
 def prepare_pause(state: State, session: Session, envelope: Envelope) -> Act:
     members = _addressed(state, session, envelope)
-    seconds = envelope.payload.get("timeout_seconds")
+    seconds: JsonValue = envelope.payload.get("timeout_seconds")
     if seconds is not None and (
         isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0
     ):

@@ -6,6 +6,7 @@ from typing import Final
 
 from moot.errors import CapabilityViolation, InvalidOperation, InvalidRequest, ResourceLimit
 from moot.protocol.envelope import Envelope
+from moot.protocol.operation import JsonValue
 from moot.space.acts import Act
 from moot.space.config import Name
 from moot.space.effects import Effect, Mint
@@ -87,7 +88,7 @@ def _known(state: State, name: str) -> Name:
 
 
 def _name_in(envelope: Envelope, key: str) -> str:
-    name = envelope.payload.get(key)
+    name: JsonValue = envelope.payload.get(key)
     if not isinstance(name, str) or not name:
         raise InvalidRequest(f"payload.{key} must name a member")
     return name

@@ -8,7 +8,7 @@ from typing import Final
 from moot.errors import CapabilityViolation, InvalidOperation, InvalidRequest, ResourceLimit, Unauthorized
 from moot.protocol.envelope import Envelope
 from moot.protocol.exact_numbers import has_rounded_number
-from moot.protocol.operation import Json, Payload
+from moot.protocol.operation import Json, JsonValue, Payload
 from moot.protocol.patterns import Capability, Rights, covered_by, covers, overlaps, read_capabilities
 from moot.space.acts import Act
 from moot.space.effects import Effect, Mint, Reply
@@ -58,7 +58,7 @@ def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
             )
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
-        reason = envelope.payload.get("reason")
+        reason: JsonValue = envelope.payload.get("reason")
         state.grants.add(
             GrantRecord(
                 envelope.id,
@@ -109,7 +109,7 @@ def check_delegation(
 def prepare_revoke(state: State, session: Session, envelope: Envelope) -> Act:
     revoker = session.member
     recipient = _recipient(state, envelope)
-    grant_id = envelope.payload.get("grant_id")
+    grant_id: JsonValue = envelope.payload.get("grant_id")
     if grant_id is not None:
         kept = _without_grant(state, session, recipient, grant_id)
         patterns: tuple[Capability, ...] = ()
@@ -180,7 +180,7 @@ def _may_revoke(state: State, session: Session, grant: GrantRecord, rights: Sequ
 
 
 def _recipient(state: State, envelope: Envelope) -> SpaceMember:
-    name = envelope.payload.get("recipient")
+    name: JsonValue = envelope.payload.get("recipient")
     if not isinstance(name, str):
         raise InvalidRequest("payload.recipient must name a participant")
     member = state.roster.find(name)

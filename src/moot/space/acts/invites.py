@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from moot.errors import InvalidOperation, InvalidRequest, Refused, ResourceLimit
 from moot.protocol import payloads
 from moot.protocol.envelope import Envelope
-from moot.protocol.operation import Json
+from moot.protocol.operation import Json, JsonValue
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
 from moot.space.acts import Act
 from moot.space.acts.grants import check_delegation, check_numbers
@@ -32,10 +32,10 @@ _ADDRESS = re.compile(
 
 def prepare_invite(state: State, session: Session, envelope: Envelope) -> Act:
     invitee = logical_name(envelope.payload.get("participant_id"))
-    email = envelope.payload.get("email")
+    email: JsonValue = envelope.payload.get("email")
     if email is not None and (not isinstance(email, str) or _ADDRESS.fullmatch(email) is None):
         raise InvalidRequest("payload.email must be one plain mail address, such as ina@example.org")
-    values = envelope.payload.get("initial_capabilities", [])
+    values: JsonValue = envelope.payload.get("initial_capabilities", [])
     if not isinstance(values, list):
         raise InvalidRequest("payload.initial_capabilities must be a list of capabilities")
 
@@ -80,7 +80,7 @@ def _add_invitee(
     mint: Mint,
 ) -> list[Effect]:
     inviter = session.member
-    reason = envelope.payload.get("reason")
+    reason: JsonValue = envelope.payload.get("reason")
     reason = reason if isinstance(reason, str) else None
     # What everyone may hand on is the invitee's own; the rest hangs on the inviter's chain, or an invite
     # would be a way to keep rights that were only lent (D-18).
@@ -110,8 +110,8 @@ def _add_invitee(
     news = payloads.presence("invited", describe_member(state, member), invited_by=inviter.id, reason=reason)
     notice = state.notice("system/presence", news, now, mint)
     effects.append(Deliver(state.sessions_of(others), notice, hidden_from=inviter.name))
-    email = envelope.payload.get("email")
-    if email:
+    email: JsonValue = envelope.payload.get("email")
+    if isinstance(email, str):
         effects.append(Mail(email, invitee, inviter.name, token, url))
     return effects
 
@@ -128,7 +128,7 @@ def _acknowledge(
 
 
 def prepare_kick(state: State, session: Session, envelope: Envelope) -> Act:
-    name = envelope.payload.get("participant_id")
+    name: JsonValue = envelope.payload.get("participant_id")
     if not isinstance(name, str):
         raise InvalidRequest("payload.participant_id must name a participant")
     if is_gateway(name):
@@ -136,7 +136,7 @@ def prepare_kick(state: State, session: Session, envelope: Envelope) -> Act:
     member = state.roster.find(name)
     if member is session.member:
         raise InvalidOperation("nobody removes themselves: just leave")
-    reason = envelope.payload.get("reason")
+    reason: JsonValue = envelope.payload.get("reason")
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         return remove_member(state, member, reason if isinstance(reason, str) else "kicked", now, mint)

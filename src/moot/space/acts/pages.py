@@ -18,7 +18,7 @@ from moot.protocol import strict_json
 from moot.protocol.dialects.translation import show_capabilities
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json, Payload
-from moot.space.acts import Act
+from moot.space.acts import Act, read_texts
 from moot.space.acts.proposal_listing import ProposalReader, find_proposals, list_proposals
 from moot.space.effects import Effect, Mint, Reply, Result
 from moot.space.id_window import SeenEnvelope
@@ -46,8 +46,8 @@ def prepare_roster(state: State, session: Session, envelope: Envelope) -> Act:
 
 def prepare_owners(state: State, session: Session, envelope: Envelope) -> Act:
     """Needs no capability: everybody has seen the lists that it is about."""
-    asked = envelope.payload.get("participants")
-    if not isinstance(asked, list) or not all(isinstance(each, str) for each in asked):
+    asked = read_texts(envelope.payload.get("participants"))
+    if asked is None:
         raise InvalidRequest("payload.participants is a list of ids of participants")
     if len(asked) > MAX_PARTICIPANTS:
         raise InvalidRequest(f"payload.participants names {MAX_PARTICIPANTS} at most")

@@ -20,7 +20,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.fingerprint import fingerprint_of
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import has_more_decimals
-from moot.space.acts import Act, requests
+from moot.space.acts import Act, read_texts, requests
 from moot.space.acts.approvals import (
     announce_uses,
     announce_votes,
@@ -359,8 +359,8 @@ def prepare_approve(state: State, session: Session, envelope: Envelope) -> Act:
 
 def prepare_assign(state: State, session: Session, envelope: Envelope) -> Act:
     """Say whom proposals wait for; nobody may do more or less by that."""
-    given = envelope.payload.get("to")
-    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+    given = read_texts(envelope.payload.get("to"))
+    if given is None:
         raise InvalidRequest('payload.to must be a list of members, as in ["ana"]; an empty one is nobody')
     names = tuple(dict.fromkeys(state.resolve_names(given)))
     if len(names) > MAX_ASSIGNED and not state.replaying:

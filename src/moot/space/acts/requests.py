@@ -9,7 +9,7 @@ from moot.protocol.answer_marks import says_unknown
 from moot.protocol.continuation import wanted_input
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX, OBLIGED, SETTLES, WHILE_ASKED
-from moot.protocol.operation import Operation
+from moot.protocol.operation import JsonValue, Operation
 from moot.space.acts import Act
 from moot.space.acts.approvals import announce_uses, is_approved_by_person, may_confirm
 from moot.space.config import Name
@@ -26,7 +26,7 @@ from moot.space.state import State
 
 
 def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
-    method = envelope.payload.get("method")
+    method: JsonValue = envelope.payload.get("method")
     notification = isinstance(method, str) and method.startswith(NOTIFICATION_PREFIX)
     check_limits = None if notification or not envelope.to else partial(check_open_requests, state, session)
     if not (envelope.correlation_id or notification or state.config.budgets or state.config.effects):
@@ -113,7 +113,7 @@ def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:
                 state.record_answer(id, asked, session.member.name)
                 if asked.kind == "mcp/request":
                     if asked.operation is not None and asked.operation.method in LIST_METHODS:
-                        result = envelope.payload.get("result")
+                        result: JsonValue = envelope.payload.get("result")
                         method = asked.operation.method
                         state.offer_owners.announce(session.member.name, method, result)
                     effects += _note_answer(state, id, asked, session, envelope, now, mint)
@@ -140,7 +140,7 @@ def _note_answer(
     if asked.proposer is None:
         return told
     executed = state.ledger.executed_by(id)
-    error = envelope.payload.get("error")
+    error: JsonValue = envelope.payload.get("error")
     if error is not None and says_unknown(error):
         # It was asked, and cannot tell (D-99): still waited for, so that nothing but a person settles it.
         lost = [each for each in executed if not each.asked or name in each.waiting]
@@ -169,7 +169,7 @@ def _note_effect(
 
 def _says_failed(envelope: Envelope) -> bool:
     """A JSON-RPC error, or a tool's own report that it failed."""
-    result = envelope.payload.get("result")
+    result: JsonValue = envelope.payload.get("result")
     return envelope.payload.get("error") is not None or (
         isinstance(result, dict) and result.get("isError") is True
     )
@@ -266,7 +266,7 @@ def _belongs_to_request(
     asked: SeenEnvelope, envelope: Envelope, name: str, addressed: tuple[str, ...]
 ) -> bool:
     """Progress, questions back, and cancelling: part of a request that is still open."""
-    method = envelope.payload.get("method")
+    method: JsonValue = envelope.payload.get("method")
     if asked.kind != "mcp/request" or not isinstance(method, str) or not addressed:
         return False
     if method == CANCELLED and asked.author == name:

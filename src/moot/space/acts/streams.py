@@ -15,8 +15,8 @@ from moot.errors import (
 )
 from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope, rfc3339
-from moot.protocol.operation import Json
-from moot.space.acts import Act, without_none
+from moot.protocol.operation import Json, JsonValue
+from moot.space.acts import Act, read_texts, without_none
 from moot.space.config import Name
 from moot.space.effects import Effect, Mint, Result
 from moot.space.id_window import SeenEnvelope
@@ -106,15 +106,16 @@ def _check_stream_bytes(state: State, owner: Name, more: int) -> None:
         )
 
 
-def _targets(state: State, value: Json) -> list[Name] | None:
+def _targets(state: State, value: JsonValue) -> list[Name] | None:
     if value is None or value == []:
         return None
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+    names = read_texts(value)
+    if names is None:
         raise InvalidRequest("payload.target must be a list of participant ids")
-    missing = [name for name in value if state.roster.resolve(name) is None]
+    missing = [name for name in names if state.roster.resolve(name) is None]
     if missing:
         raise TargetNotFound(f"not in this space: {', '.join(missing)}", targets=missing)
-    members = list(dict.fromkeys(state.roster.find(name).name for name in value))
+    members = list(dict.fromkeys(state.roster.find(name).name for name in names))
     legacy_only = [
         state.roster.members[name].id
         for name in members
@@ -173,7 +174,7 @@ def prepare_grant_write(state: State, session: Session, envelope: Envelope) -> A
 
 def prepare_revoke_write(state: State, session: Session, envelope: Envelope) -> Act:
     stream = _owned(state, session, envelope)
-    name = envelope.payload.get("participant_id")
+    name: JsonValue = envelope.payload.get("participant_id")
     if not isinstance(name, str):
         raise InvalidRequest("payload.participant_id must name a participant")
     member = state.roster.resolve(name)
@@ -294,7 +295,7 @@ def _owned(state: State, session: Session, envelope: Envelope) -> StreamRecord:
 
 
 def _named(state: State, envelope: Envelope, field: str) -> SpaceMember:
-    name = envelope.payload.get(field)
+    name: JsonValue = envelope.payload.get(field)
     if not isinstance(name, str):
         raise InvalidRequest(f"payload.{field} must name a participant")
     member = state.roster.resolve(name)
@@ -323,7 +324,7 @@ def _acknowledge_writers(
 def _announce(
     state: State, kind: str, payload: dict[str, Json], envelope: Envelope, now: float, mint: Mint
 ) -> Effect:
-    reason = envelope.payload.get("reason")
+    reason: JsonValue = envelope.payload.get("reason")
     if isinstance(reason, str):
         payload["reason"] = reason
     to = [member.id for member in state.roster.present()]

@@ -18,7 +18,7 @@ from moot.errors import InvalidRequest
 from moot.protocol import payloads, strict_json
 from moot.protocol.dialects.translation import show_capabilities
 from moot.protocol.envelope import DEFAULT_LIMITS
-from moot.protocol.operation import Json
+from moot.protocol.operation import Json, JsonValue
 from moot.space.effects import Effect, Mint, Reply
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def welcome_again(state: State, members: Iterable[SpaceMember], now: float, mint
     return effects
 
 
-def describe_page(state: State, session: Session, after: Json) -> Entry:
+def describe_page(state: State, session: Session, after: JsonValue) -> Entry:
     """Some of those who are here and of the open streams, all of each, and where the next page begins.
 
     Members by name, then streams by id: who comes or goes in between is told by presence, and moves nobody
@@ -222,7 +222,7 @@ def _others(state: State, session: Session) -> Iterable[SpaceMember]:
             yield member
 
 
-def _read_cursor(after: Json) -> str:
+def _read_cursor(after: JsonValue) -> str:
     if after is None:
         return ""
     if isinstance(after, str) and len(after) <= _LONGEST_CURSOR and after[:2] in ("p:", "s:"):

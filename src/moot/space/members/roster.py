@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from moot.errors import InvalidRequest, ParticipantNotFound, ResourceLimit, UsageError
-from moot.protocol.operation import Json
+from moot.protocol.operation import JsonValue
 from moot.space.config import Name, SessionId
 from moot.space.members.member import Session, SpaceMember
 
@@ -134,7 +134,7 @@ class SpaceRoster:
             raise InvalidRequest(f"participant id {wanted!r} belongs to somebody else")
 
 
-def logical_name(name: Json) -> Name:
+def logical_name(name: JsonValue) -> Name:
     """D-23: a name that a participant may have, or InvalidRequest."""
     if not isinstance(name, str) or _LOGICAL_NAME.fullmatch(name) is None:
         wrong = "; this one has invalid characters" if name and isinstance(name, str) else ""

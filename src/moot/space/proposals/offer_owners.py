@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moot.protocol.operation import Json
+from moot.protocol.operation import Json, JsonValue
 from moot.space.config import Name
 
 # By method: which names a list announces, the field of the result, and the field of each entry.
@@ -53,7 +53,7 @@ class OfferOwners:
         self._bytes_of_member: dict[Name, int] = {}
         self.bytes = 0
 
-    def announce(self, member: Name, method: str, result: Json) -> None:
+    def announce(self, member: Name, method: str, result: JsonValue) -> None:
         """A member answered a list."""
         namespace, list_field, key_field = _LISTS[method]
         items = result.get(list_field) if isinstance(result, dict) else None

@@ -21,7 +21,7 @@ import msgspec
 
 from moot.errors import PasskeyInvalid
 from moot.protocol import base64url
-from moot.protocol.operation import Json
+from moot.protocol.operation import Json, JsonValue
 from moot.space.config import Name
 
 Decision = Literal["approve", "reject"]
@@ -66,7 +66,7 @@ class VerificationKey(NamedTuple):
     sign_count: int
 
 
-def read_assertion(value: Json) -> Assertion:
+def read_assertion(value: JsonValue) -> Assertion:
     """Raises PasskeyInvalid for what no browser sent."""
     try:
         found = msgspec.convert(value, Assertion)
