@@ -18,7 +18,7 @@ import yaml
 from moot.cli import main
 from moot.config import load
 from moot.config.configuration import Configuration
-from moot.errors import ConnectionLost, MootError, UsageError
+from moot.errors import ConnectionLost, MootError, Unavailable, UsageError
 from moot.gateway.cluster import cluster_status
 from moot.gateway.cluster.cluster_node import ClusterNode
 from moot.gateway.cluster.nats import status_exchange
@@ -143,8 +143,13 @@ async def test_what_a_gateway_does_not_serve_it_never_answers_for(
 ) -> None:
     async with start("a", cluster=SHARDS, spaces=SPACES) as a, start("b", cluster=SHARDS, spaces=SPACES):
         await node(a).leave(LAB)
-        # It knows nobody to relay to.
+
+        async def nobody(*_: object, **__: object) -> list[Json]:
+            raise Unavailable("nobody answers")
+
+        # It knows nobody to relay to, and nobody to ask.
         monkeypatch.setattr(node(a), "relay_addresses", lambda _: [])
+        monkeypatch.setattr(a.gateway.directory.others, "ask", nobody)
         for token in ("t-bob", "t-nobody"):
             assert await a.status("/ws?space=lab", token=token) == 503
             # In a space that is served: what is not known is not said to be unknown.
@@ -157,7 +162,7 @@ async def test_what_a_gateway_does_not_serve_it_never_answers_for(
         assert await a.status("/ws", token="t-alice") == 503
         assert (await get(a, "/push-subscriptions")).status_code == 503
         for name in (_in_shard(LAB), _in_shard(0)):
-            assert (await a.admin("POST", "spaces", {"name": name})).status_code == 503
+            assert (await a.admin("POST", "spaces", {"name": name, "like": "lab"})).status_code == 503
         assert (await a.admin("DELETE", f"spaces/{_in_shard(LAB)}")).status_code == 503
         assert (await a.admin("DELETE", "cluster/spaces/lab")).status_code == 503
         assert (await get(a, "/readyz")).status_code == 200, "others are served"
