@@ -135,6 +135,7 @@ async def test_pages_of_others_that_one_member_waits_for_keep_nobody_from_asking
     start: StartGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history_routes, "PAGES_PER_SECOND", 1_000)
+    monkeypatch.setattr(history_routes, "_MAX_ELSEWHERE", 2)
     async with divided(start) as (a, b):
         asked = 0
         go_on = asyncio.Event()
@@ -152,6 +153,8 @@ async def test_pages_of_others_that_one_member_waits_for_keep_nobody_from_asking
         # Of another member, too.
         pages.append(asyncio.create_task(page_at(a, "/spaces/other/history", "t-bob")))
         await until(lambda: asked > 1)
+        # So many are asked for at a time, whoever wants more.
+        pages.append(asyncio.create_task(page_at(a, "/spaces/other/history", "t-carol")))
         assert (await get(a, "/spaces")).status_code == 200
         assert asked == 2
         go_on.set()
