@@ -1,13 +1,19 @@
 """What a cluster costs: one, two and three gateways on three NATS servers, beside a gateway that is alone.
 
-All of it runs on one machine, so messages a second say little; the CPU that each process takes for a message
-does not depend on who else runs. `docs/topics/cluster-sizes.md` does sums with it.
+    python -m bench.cluster                 all of it, as in `make bench`
+    python -m bench.cluster small           the load `small`, and latencies
+    python -m bench.cluster costs           all loads
+    python -m bench.cluster "take in"       how long a new gateway takes to read a log of 100,000 messages
 
+All of it runs on one machine, so messages a second say little. The CPU that each process takes for a message
+depends on who else runs as well: on a busy machine all of it is larger. Each number is the median of five
+rounds, and behind it are the least and the most. `docs/topics/cluster-sizes.md` does sums with them.
+
+    3, shared  three gateways that share the shards; members are at the one that serves their space
+    small      many spaces of three members, one of each sends
     large      one space, its members spread over the gateways, one of them sends
     crowd      the same with ten times as many members, who cost more than the message itself
-    small      many spaces of three members, one of each sends
-    latency    from one member to another, at another gateway, one message at a time
-    take in    how long a new gateway takes to read a log of 100,000 messages
+    latency    from one member to another, at another gateway unless it is shared, one message at a time
 """
 
 from __future__ import annotations
@@ -15,13 +21,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import json
 import os
 import tempfile
 import time
+import urllib.request
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
+from urllib.error import HTTPError
 
 from tests.gateway.cluster.nats_servers import NatsServers
 
@@ -32,11 +42,17 @@ RECEIVERS = 90
 CROWD = 900
 CROWD_MESSAGES = 1_000
 SMALL_SPACES = 30
-MESSAGES = 3_000
+# Of one round: so many that what a clock of the kernel tells, 10 ms, is little of it.
+MESSAGES = 6_000
+ROUNDS = 5
 PINGS = 300
 RECORDS = 100_000
 _WINDOW = 64
 _JOINS_AT_ONCE = 30
+# Gateways that come leave each share at one of them after some seconds.
+_SHARED_SECONDS = 90
+# Longer than that something is wrong, however busy the machine is.
+_ROUND_SECONDS = 300
 _runs = itertools.count(1)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -58,9 +74,25 @@ class Cluster:
         self.processes = [process for process, _ in gateways]
         self.urls = [url for _, url in gateways]
         self._servers = servers
+        # Where shards are shared: the gateway that serves each space.
+        self._serving: dict[str, str] = {}
+
+    @property
+    def is_shared(self) -> bool:
+        return bool(self._serving)
 
     def url(self, member: int, space: str) -> str:
-        return f"{self.urls[member % len(self.urls)]}{space}"
+        return f"{self._serving.get(space) or self.urls[member % len(self.urls)]}{space}"
+
+    async def find_serving(self, spaces: Sequence[str]) -> None:
+        """Wait until each space is served by one gateway, where its members go from then on."""
+        async with asyncio.timeout(_SHARED_SECONDS):
+            while True:
+                found = {space: [url for url in self.urls if serves(url, space)] for space in spaces}
+                if all(len(urls) == 1 for urls in found.values()):
+                    self._serving = {space: url for space, (url,) in found.items()}
+                    return
+                await asyncio.sleep(0.5)
 
     def nats_seconds(self) -> float:
         if self._servers is None:
@@ -68,9 +100,21 @@ class Cluster:
         return sum(_cpu_seconds(each.pid) for each in self._servers.processes if each is not None)
 
 
-def settings(servers: Sequence[str], name: str, snapshot_inputs: int) -> dict[str, Any]:
+def serves(url: str, space: str) -> bool:
+    """Whether a gateway serves a space, as its `/readyz` tells our clients."""
+    address = url.replace("ws://", "http://").replace("/ws?", "/readyz?")
+    try:
+        with urllib.request.urlopen(f"{address}{space}") as answer:  # noqa: S310  # our own
+            return bool(json.load(answer)["status"] == "ready")
+    except HTTPError:
+        return False
+
+
+def settings(
+    servers: Sequence[str], name: str, snapshot_inputs: int, *, is_shared: bool = False
+) -> dict[str, Any]:
     spaces = {"large": _names(RECEIVERS), "crowd": _names(CROWD), "log": ["sender"]}
-    spaces |= {f"small-{number}": ["sender", "one", "two"] for number in range(SMALL_SPACES)}
+    spaces |= {_small(number): ["sender", "one", "two"] for number in range(SMALL_SPACES)}
     limits = {"messages_per_second": 0, "bytes_per_second": 0}
     configured = {
         space: {
@@ -80,12 +124,15 @@ def settings(servers: Sequence[str], name: str, snapshot_inputs: int) -> dict[st
         for space, people in spaces.items()
     }
     cluster = {"servers": list(servers), "gateway": name, "snapshot_inputs": snapshot_inputs}
+    cluster["serves"] = "shared" if is_shared else "all"
     more = {"cluster": cluster} if servers else {}
     return {"gateway": {"port": 0, "max_connections_per_address": 0} | more, "spaces": configured}
 
 
 @asynccontextmanager
-async def running(folder: Path, count: int, snapshot_inputs: int = 20_000) -> AsyncIterator[Cluster]:
+async def running(
+    folder: Path, count: int, snapshot_inputs: int = 20_000, *, is_shared: bool = False
+) -> AsyncIterator[Cluster]:
     """So many gateways of a cluster; 0: one that is alone."""
     async with AsyncExitStack() as stack:
         servers = None
@@ -96,11 +143,17 @@ async def running(folder: Path, count: int, snapshot_inputs: int = 20_000) -> As
         addresses = [] if servers is None else servers.addresses
         gateways = [
             await stack.enter_async_context(
-                gateway(folder / str(number), settings(addresses, f"g{number}", snapshot_inputs))
+                gateway(
+                    folder / str(number),
+                    settings(addresses, f"g{number}", snapshot_inputs, is_shared=is_shared),
+                )
             )
             for number in range(max(1, count))
         ]
-        yield Cluster(gateways, servers)
+        cluster = Cluster(gateways, servers)
+        if is_shared:
+            await cluster.find_serving(["large", "crowd", *map(_small, range(SMALL_SPACES))])
+        yield cluster
 
 
 class Sender:
@@ -132,7 +185,7 @@ async def measure(
     start = time.monotonic()
     for sender in senders:
         sender.start()
-    async with asyncio.timeout(600):
+    async with asyncio.timeout(_ROUND_SECONDS):
         await tally.done
     seconds = time.monotonic() - start
     # Heartbeats of a second are in it, as they are in a quiet one.
@@ -143,7 +196,7 @@ async def measure(
     )
 
 
-async def one_space(cluster: Cluster, space: str, receivers: int, messages: int) -> Cost:
+async def one_space(cluster: Cluster, space: str, receivers: int, messages: int) -> list[Cost]:
     tally = Tally()
     names = list(enumerate(_names(receivers)))
     clients: list[Client] = []
@@ -154,18 +207,14 @@ async def one_space(cluster: Cluster, space: str, receivers: int, messages: int)
             for at, name in names[first : first + _JOINS_AT_ONCE]
         ]
         clients += [one for (one,) in await asyncio.gather(*joining)]
-    await _quiet(tally)
-    sender = Sender(clients[0], messages, _WINDOW)
-    cost = await measure(cluster, tally, [sender], messages * len(clients), messages)
-    await _close(clients)
-    return cost
+    return await rounds(cluster, tally, clients, clients[:1], messages, _WINDOW)
 
 
-async def large(cluster: Cluster) -> Cost:
-    return await one_space(cluster, "large", RECEIVERS, MESSAGES)
+async def large(cluster: Cluster) -> list[Cost]:
+    return await one_space(cluster, "large", RECEIVERS, MESSAGES // 2)
 
 
-async def crowd(cluster: Cluster) -> Cost:
+async def crowd(cluster: Cluster) -> list[Cost]:
     return await one_space(cluster, "crowd", CROWD, CROWD_MESSAGES)
 
 
@@ -173,18 +222,34 @@ def _names(receivers: int) -> list[str]:
     return ["sender", *(f"receiver-{number}" for number in range(receivers))]
 
 
-async def small(cluster: Cluster) -> Cost:
-    tally, clients, senders = Tally(), list[Client](), list[Sender]()
-    each = MESSAGES // SMALL_SPACES
+def _small(number: int) -> str:
+    return f"small-{number}"
+
+
+async def small(cluster: Cluster) -> list[Cost]:
+    tally, clients = Tally(), list[Client]()
     for number in range(SMALL_SPACES):
         for at, name in enumerate(("sender", "one", "two")):
-            url = cluster.url(number + at, f"small-{number}")
-            clients += await connected(url, [name], tally)
-        senders.append(Sender(clients[-3], each, 8))
+            clients += await connected(cluster.url(number + at, _small(number)), [name], tally)
+    return await rounds(cluster, tally, clients, clients[::3], MESSAGES // SMALL_SPACES, 8)
+
+
+async def rounds(
+    cluster: Cluster,
+    tally: Tally,
+    clients: Sequence[Client],
+    senders: Sequence[Client],
+    messages: int,
+    window: int,
+) -> list[Cost]:
+    """Each sender sends so many messages, which all of its space hear; the first round is no part of it."""
     await _quiet(tally)
-    cost = await measure(cluster, tally, senders, each * SMALL_SPACES * 3, each * SMALL_SPACES)
+    costs, heard = list[Cost](), messages * len(clients)
+    for _ in range(1 + ROUNDS):
+        sending = [Sender(each, messages, window) for each in senders]
+        costs.append(await measure(cluster, tally, sending, heard, messages * len(senders)))
     await _close(clients)
-    return cost
+    return costs[1:]
 
 
 async def latencies(cluster: Cluster) -> list[float]:
@@ -245,25 +310,36 @@ def _cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def _spread(values: Sequence[float]) -> str:
+    """The median, the least and the most."""
+    if not any(values):
+        return "0"
+    return f"{median(values):.0f} ({min(values):.0f} to {max(values):.0f})"
+
+
+LOADS = (small, large, crowd)
+# How they are called, how many gateways, and whether they share the shards.
+CLUSTERS = (("alone", 0, False), ("1", 1, False), ("2", 2, False), ("3", 3, False), ("3, shared", 3, True))
+
+
 async def run_all(parts: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="moot-bench-") as name:
-        if "costs" in parts:
+        loads = [each for each in LOADS if "costs" in parts or each.__name__ in parts]
+        if loads:
             print(
                 "| gateways | load | messages/s | busiest gateway, µs | all gateways, µs | NATS, µs | "
                 "latency p50, p99 |"
             )
             print("|---|---|---|---|---|---|---|")
-            for count in (0, 1, 2, 3):
-                async with running(Path(name) / str(count), count) as cluster:
-                    took = await latencies(cluster)
-                    words = f"{took[len(took) // 2]:.1f}, {took[len(took) * 99 // 100]:.1f} ms"
-                    for title, load in (("small", small), ("large", large), ("crowd", crowd)):
-                        cost = await load(cluster)
-                        print(
-                            f"| {count or 'alone'} | {title} | {cost.per_second:,.0f} | {cost.busiest:.0f} | "
-                            f"{cost.gateways:.0f} | {cost.nats:.0f} | {words} |",
-                            flush=True,
-                        )
+        for title, count, is_shared in CLUSTERS if loads else ():
+            async with running(Path(name) / title, count, is_shared=is_shared) as cluster:
+                took = await latencies(cluster)
+                words = f"{took[len(took) // 2]:.1f}, {took[len(took) * 99 // 100]:.1f} ms"
+                for load in loads:
+                    costs = await load(cluster)
+                    speed = median(each.per_second for each in costs)
+                    numbers = " | ".join(map(_spread, list(zip(*costs, strict=True))[1:]))
+                    print(f"| {title} | {load.__name__} | {speed:,.0f} | {numbers} | {words} |", flush=True)
         if "take in" in parts:
             for inputs in (10_000_000, 20_000):
                 seconds, cpu = await take_in(Path(name) / f"late-{inputs}", inputs)
@@ -278,6 +354,7 @@ def run() -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["costs", "take in"])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    named = ["costs", "take in", *(each.__name__ for each in LOADS)]
+    parser.add_argument("parts", nargs="*", choices=named, default=["costs", "take in"])
     asyncio.run(run_all(parser.parse_args().parts))
