@@ -100,3 +100,17 @@ def test_each_byte_of_a_segment_counts(tmp_path: Path) -> None:
         found = follow(path, head)
         assert not found.whole
         assert found.size == (0 if at < len(batches[0]) else len(batches[0])), at
+
+
+def test_a_record_of_a_cluster_ends_alike_in_both() -> None:
+    """Gateways with and without the compiled part serve one space."""
+    random = Random(41)
+    for _ in range(examples(3_000)):
+        seed, space = (
+            random.randbytes(random.choice([0, 16, 32, 400])),
+            random.randbytes(random.randrange(99)),
+        )
+        number = random.choice([1, random.randrange(1, 10**6), 10**18 - 1])
+        assert record_hashes.shared_ending(seed, space, number) == record_chain.shared_ending_in_python(
+            seed, space, number
+        )

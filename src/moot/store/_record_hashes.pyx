@@ -10,6 +10,7 @@ processor has no instructions for SHA-256, many texts are hashed at once instead
 import _hashlib
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memmove
 
@@ -41,6 +42,8 @@ cdef enum:
     SEAL_END = 3
     SALT = 22
     MAX_DIGITS = 18
+
+cdef const char *LETTERS = b'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
 
 cdef Begin _begin
 cdef Update _update
@@ -204,6 +207,34 @@ def entries_between(
             _hash_all(jobs, count, lanes)
     free(jobs)
     return None if is_rare else (found, last, at - begin, is_gap)
+
+
+def shared_ending(bytes seed not None, bytes space not None, long long number):
+    """As `record_chain.shared_ending_in_python`."""
+    cdef unsigned long long state[32]
+    cdef unsigned char digest[HASH]
+    cdef char text[64]
+    cdef char digits[24]
+    cdef int size = snprintf(digits, sizeof(digits), b'%lld', number), each, bits
+    cdef char *into = text
+    _begin(state)
+    _update(state, b'salt ', 5)
+    _update(state, PyBytes_AS_STRING(seed), len(seed))
+    _update(state, b'/', 1)
+    _update(state, PyBytes_AS_STRING(space), len(space))
+    _update(state, b'/', 1)
+    _update(state, digits, size)
+    _end(digest, state)
+    memcpy(into, b',"c":', 5)
+    memcpy(into + 5, digits, size)
+    memcpy(into + 5 + size, b',"s":"', 6)
+    into += 11 + size
+    for each in range(SALT):
+        bits = 6 * each
+        # Six bits from here on, which may begin in one byte and end in the next.
+        into[each] = LETTERS[((digest[bits >> 3] << 8 | digest[(bits >> 3) + 1]) >> (10 - (bits & 7))) & 63]
+    into[SALT] = c'"'
+    return PyBytes_FromStringAndSize(text, 12 + size + SALT)
 
 
 def leaf_hashes(bytes entries not None, bint lanes=HAS_LANES):

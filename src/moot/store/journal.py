@@ -5,12 +5,10 @@
 from __future__ import annotations
 
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from hashlib import sha256
 from typing import Final, Literal, Protocol
 
-from moot.store.record_chain import SALT_CHARS, shared_ending
+from moot.store.record_chain import shared_ending
 
 # How long to wait before a disk that failed is tried again.
 RETRY_SECONDS: Final = 1.0
@@ -35,17 +33,14 @@ class JournalRules(Protocol):
 
 
 class SharedRecords:
-    """The numbers and salts that all gateways of a cluster give the records of one space alike.
+    """The numbers and salts that all gateways of a cluster give the records of one space alike."""
 
-    A salt is a hash of random bits that stand in the cluster's log beside the input, and nowhere else:
-    whoever has not read that message there cannot know it, and with record and message it is gone.
-    """
-
-    __slots__ = ("copied", "count", "id", "is_copied", "seed")
+    __slots__ = ("_space", "copied", "count", "id", "is_copied", "seed")
 
     def __init__(self, id: str, count: int, copied: int) -> None:
         # Of which space: one of the same name may have been made anew.
         self.id = id
+        self._space = id.encode()
         self.count = count
         # The last of them that this gateway's own copy has; 0 if it has none, and its times must tell.
         self.copied = copied
@@ -57,8 +52,7 @@ class SharedRecords:
         self.count += 1
         if self.count <= self.copied if self.copied else self.is_copied:
             return None
-        digest = sha256(b"salt %b/%b/%d" % (self.seed, self.id.encode(), self.count)).digest()
-        return shared_ending(self.count, urlsafe_b64encode(digest)[:SALT_CHARS])
+        return shared_ending(self.seed, self._space, self.count)
 
 
 class Journal:

@@ -140,11 +140,11 @@ async def test_a_reader_that_missed_a_message_reads_it_again_before_it_applies_t
     """What NATS' client drops when a gateway is slow is told to nobody."""
     take, lost = LogReader._take, list[bytes]()
 
-    def lossy(self: LogReader, reply: bytes, data: bytes, headers: bytes | None) -> None:
+    def lossy(self: LogReader, subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> None:
         if b"drop me" in data and len(lost) < 2:
             lost.append(data)
             return
-        take(self, reply, data, headers)
+        take(self, subject, reply, data, headers)
 
     monkeypatch.setattr(LogReader, "_take", lossy)
     async with start("a", cluster=QUICK) as a, start("b", cluster=QUICK) as b:

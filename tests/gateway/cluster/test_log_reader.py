@@ -23,11 +23,11 @@ from moot.gateway.cluster.nats import log_reader
 from moot.gateway.cluster.nats.log_reader import LogReader
 from moot.gateway.cluster.nats.nats_connection import (
     ClusterConnection,
-    SecureClient,
     connect,
     snapshots_bucket,
     use_snapshots,
 )
+from moot.gateway.cluster.nats.secure_client import SecureClient
 from moot.gateway.cluster.nats.snapshot_store import SnapshotStore
 from moot.gateway.cluster.nats.stream_health import is_led
 from moot.protocol.operation import Json

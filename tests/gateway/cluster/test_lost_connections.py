@@ -10,13 +10,13 @@ from urllib.parse import urlparse
 
 import pytest
 from nats.aio.client import Client, Srv
-from nats.js.api import PubAck
 
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import UsageError
 from moot.gateway.cluster.nats.batch import LoggedInput
 from moot.gateway.cluster.nats.log_writer import LogWriter
 from moot.gateway.cluster.nats.nats_connection import ClusterConnection, connect
+from moot.gateway.cluster.nats.secure_client import OnRawMessage
 from moot.gateway.cluster.nats.shared_log import SharedLog
 from moot.resilience.task_set import TaskSet
 from tests.gateway.cluster.nats_proxy import proxied
@@ -89,14 +89,26 @@ async def test_a_writer_goes_on_after_a_write_into_a_connection_that_was_just_cl
     tries: list[bytes] = []
 
     class JustClosed:
-        async def publish(self, _subject: str, payload: bytes, **_more: object) -> PubAck:
+        def new_inbox(self) -> str:
+            return "inbox"
+
+        async def subscribe_raw(self, _subject: str, take: OnRawMessage) -> None:
+            self.take = take
+
+        async def unsubscribe_raw(self, _subscription: None) -> None:
+            raise RuntimeError("the handler is closed")
+
+        async def publish_raw(self, _subject: str, reply: str, _headers: bytes, payload: bytes) -> None:
             tries.append(payload)
             if len(tries) == 1:
                 raise RuntimeError("the handler is closed")
-            return PubAck(stream="log", seq=7)
+            # To the first try, which nobody waits for any more, and to this one.
+            self.take(b"inbox.1", b"", b'{"stream":"log","seq":3}', None)
+            self.take(reply.encode(), b"", b'{"stream":"log","seq":7}', None)
 
     writer = LogWriter(
         cast("Any", JustClosed()),
+        cast("Any", None),
         stream="log",
         subject="log.a",
         gateway="a",

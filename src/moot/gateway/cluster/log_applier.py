@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 CLOCK_TOLERANCE_SECONDS: Final = 2.0
 # Each session has one that it repeats; what is in the log may be made up.
 _MAX_HEADS: Final = 65_536
+# No space has this name.
+_NOT_KNOWN: Final = ("", SessionId(""))
 
 
 class LogApplier:
@@ -84,7 +86,10 @@ class LogApplier:
         inputs = shard.parts.add(head, batch.part) if head.parts else batch.inputs
         for index, input in enumerate(inputs):
             pending = own[index] if index < len(own) else None
-            if self._apply_fast(shard, input):
+            # An envelope that needs no look, as most are: what its head says is known from an earlier one.
+            space, session = self._receiving.get(input.head, _NOT_KNOWN)
+            serving = shard.orders.get(space)
+            if serving is not None and serving.apply_fast(session, input.raw):
                 if pending is not None and pending.on_done is not None:
                     pending.on_done(None)
                 continue
@@ -118,19 +123,6 @@ class LogApplier:
             # Nobody here asked for it: the other spaces of this gateway go on.
             log.error("space not served here", extra={"space": name, "why": str(fault)})
             shard.unknown.add(name)
-
-    def _apply_fast(self, shard: Shard, input: LoggedInput) -> bool:
-        """An envelope that needs no look: most are. What its head says is known from an earlier one."""
-        known = self._receiving.get(input.head)
-        if known is None:
-            return False
-        order = shard.orders.get(known[0])
-        try:
-            return order is not None and order.apply_fast(known[1], input.raw)
-        except Exception:
-            # As in `_apply_input`.
-            log.exception("an input of the log could not be applied", extra={"space": known[0]})
-            return True
 
     def _apply_input(
         self, shard: Shard, gateway: str, input: LoggedInput, seed: bytes, pending: PendingInput | None

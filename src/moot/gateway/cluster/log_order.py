@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +42,8 @@ from moot.store.record_chain import shared_number
 if TYPE_CHECKING:
     from moot.gateway.cluster.cluster_node import ClusterNode
     from moot.gateway.cluster.cluster_shard import Shard
+
+log = logging.getLogger(__name__)
 
 _HASH: Final = ord("#")
 # A deadline that the log's time has not reached yet is asked for again after this.
@@ -313,7 +316,12 @@ class LogOrder:
             return False
         records.is_copied, records.seed = False, self._shard.seed
         ending = records.next_ending()
-        if ending is not None and self._fast_paths.accept_logged(session, raw, now, ending):
+        try:
+            if ending is not None and self._fast_paths.accept_logged(session, raw, now, ending):
+                return True
+        except Exception:
+            # As whatever else cannot be applied: `LogApplier` goes on.
+            log.exception("an input of the log could not be applied", extra={"space": self.name})
             return True
         records.count -= 1
         return False

@@ -21,6 +21,7 @@ from moot.errors import UsageError
 FORMAT: Final = 1
 _PART_FORMAT: Final = 2
 _SIZES: Final = struct.Struct(">II")
+SIZES_BYTES: Final = _SIZES.size
 
 
 class BatchHead(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,10 +49,6 @@ class LoggedInput(NamedTuple):
 
     head: bytes
     raw: bytes
-
-    @property
-    def size(self) -> int:
-        return _SIZES.size + len(self.head) + len(self.raw)
 
 
 class LogBatch(NamedTuple):
@@ -100,11 +97,12 @@ def decode_batch(data: bytes) -> LogBatch:
 def _decode_inputs(data: bytes) -> list[LoggedInput]:
     inputs, place, end = [], 0, len(data)
     while place < end:
-        if place + _SIZES.size > end:
+        start = place + SIZES_BYTES
+        if start > end:
             raise UsageError("a message of the log is cut off")
         head_bytes, raw_bytes = _SIZES.unpack_from(data, place)
-        middle = place + _SIZES.size + head_bytes
-        place, start = middle + raw_bytes, place + _SIZES.size
+        middle = start + head_bytes
+        place = middle + raw_bytes
         if place > end:
             raise UsageError("a message of the log is cut off")
         inputs.append(LoggedInput(data[start:middle], data[middle:place]))

@@ -19,7 +19,8 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamInfo
 from nats.js.client import JetStreamContext
 
 from moot.errors import UsageError
-from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS, SecureClient
+from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS
+from moot.gateway.cluster.nats.secure_client import SecureClient
 from moot.gateway.cluster.nats.stream_health import is_led
 from moot.resilience.task_set import TaskSet, end_tasks
 
@@ -197,7 +198,7 @@ class LogReader:
                 f"read: {LOST_MESSAGES}"
             )
 
-    def _take(self, reply: bytes, data: bytes, headers: bytes | None) -> None:
+    def _take(self, _subject: bytes, reply: bytes, data: bytes, headers: bytes | None) -> None:
         """Called with each message of the consumer, as the connection is read."""
         self._heard_at = time.monotonic()
         if self._is_broken:

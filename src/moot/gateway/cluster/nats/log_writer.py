@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import logging
 import secrets
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
+import nats.errors
 import nats.js.errors
 from nats.js.client import JetStreamContext
 
 from moot.errors import OutcomeUnknown, Unavailable, UsageError
 from moot.gateway.cluster.nats.batch import (
     FORMAT,
+    SIZES_BYTES,
     BatchHead,
     LoggedInput,
     encode_batch,
@@ -29,6 +33,7 @@ from moot.gateway.cluster.nats.batch import (
     encode_part,
 )
 from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS
+from moot.gateway.cluster.nats.secure_client import SecureClient
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +46,8 @@ _HEAD_BYTES: Final = 512
 MAX_BATCH_INPUTS: Final = 256
 _EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 _MESSAGE_ID: Final = "Nats-Msg-Id"
+# How the headers begin of the answer that a server gives where nobody takes the message.
+_NOBODY: Final = b"NATS/1.0 503"
 # What an input came to is not for the log to know.
 OnDone = Callable[[Any], None]
 
@@ -52,7 +59,7 @@ class PendingInput:
 
     def __init__(self, input: LoggedInput, on_done: OnDone | None) -> None:
         self.input = input
-        self.size = input.size
+        self.size = SIZES_BYTES + len(input.head) + len(input.raw)
         self.at = time.monotonic()
         self.sent = False
         # Called with what came of it when it was applied, or with Unavailable when it was withdrawn.
@@ -66,6 +73,7 @@ class LogWriter:
 
     def __init__(
         self,
+        client: SecureClient,
         context: JetStreamContext,
         *,
         stream: str,
@@ -74,6 +82,7 @@ class LogWriter:
         max_payload_bytes: int,
         position: Callable[[], int],
     ) -> None:
+        self._client = client
         self._context = context
         self._stream = stream
         self._subject = subject
@@ -99,8 +108,11 @@ class LogWriter:
         # Nothing is written behind what was appended last.
         self._is_ended = False
         self._news = asyncio.Event()
-        # Set when the connection is back, or our message was read: the answer may never come.
-        self._again = asyncio.Event()
+        # Where answers come, how many were asked for, and the one that is waited for.
+        self._inbox = ""
+        self._asked = itertools.count(1)
+        self._awaited = b""
+        self._answer: asyncio.Future[bytes] | None = None
         self._read: tuple[int, int] = (0, 0)
         # Two processes that are given one name must not take each other's messages for their own.
         self._nonce = secrets.token_hex(8)
@@ -167,20 +179,27 @@ class LogWriter:
     def note_read(self, number: int, sequence: int) -> list[PendingInput]:
         """Our batch came back through the log: the inputs that it held."""
         self._read = (number, sequence)
-        self._again.set()
+        self.retry_now()
         return self.unread.pop(number, [])
 
     def retry_now(self) -> None:
-        """The connection is back: what waits for an answer of the old one may wait for ever."""
-        self._again.set()
+        """The connection is back, or our message was read: its answer may never come."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(b"")
 
     async def run(self) -> None:
         """Send until cancelled. Raises UsageError when another process writes as this gateway."""
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            while self.queued or self._wants_beat or self._wants_probe:
-                await self._send_next()
+        self._inbox = self._client.new_inbox()
+        subscription = await self._client.subscribe_raw(f"{self._inbox}.*", self._take_answer)
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                while self.queued or self._wants_beat or self._wants_probe:
+                    await self._send_next()
+        finally:
+            with suppress(*NATS_FAULTS):
+                await self._client.unsubscribe_raw(subscription)
 
     async def _send_next(self) -> None:
         taken: list[PendingInput] = []
@@ -223,7 +242,6 @@ class LogWriter:
         message_id = f"{self._gateway}:{self.epoch}:{self._nonce}:{number}"
         headers = {_EXPECTED: str(self.last), _MESSAGE_ID: message_id}
         while True:
-            self._again.clear()
             if self._read[0] == number:
                 self.last, self.refusal = self._read[1], ""
                 return
@@ -257,21 +275,33 @@ class LogWriter:
 
     async def _try(self, payload: bytes, headers: dict[str, str]) -> int:
         """One try; ends early when there is a reason to look again."""
-        publishing = asyncio.ensure_future(
-            self._context.publish(self._subject, payload, timeout=_TRY_SECONDS, headers=dict(headers))
-        )
-        again = asyncio.ensure_future(self._again.wait())
+        loop = asyncio.get_running_loop()
+        answer = self._answer = loop.create_future()
+        inbox = f"{self._inbox}.{next(self._asked)}"
+        # Answers to an earlier try may still come.
+        self._awaited = inbox.encode()
+        timer = loop.call_later(_TRY_SECONDS, self.retry_now)
         try:
-            # Its own time limit counts from when it is on its way, and a stopped server lets it wait before.
-            await asyncio.wait(
-                (publishing, again), timeout=2 * _TRY_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
-            if publishing.done():
-                return int(publishing.result().seq)
-            raise TimeoutError
+            lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+            await self._client.publish_raw(self._subject, inbox, f"NATS/1.0\r\n{lines}\r\n".encode(), payload)
+            answered = json.loads(await answer or b"null")
         finally:
-            again.cancel()
-            publishing.cancel()
+            timer.cancel()
+            self._answer = None
+        if answered is None:
+            raise TimeoutError
+        if "error" in answered:
+            raise nats.js.errors.APIError.from_error(answered["error"])
+        return int(answered["seq"])
+
+    def _take_answer(self, subject: bytes, _reply: bytes, data: bytes, headers: bytes | None) -> None:
+        """Called with each answer, as the connection is read."""
+        if subject != self._awaited or self._answer is None or self._answer.done():
+            return
+        if headers is not None and headers.startswith(_NOBODY):
+            self._answer.set_exception(nats.js.errors.NoStreamResponseError())
+        else:
+            self._answer.set_result(data)
 
     async def _find(self, message_id: str) -> int | None:
         """The sequence of our message if it is the subject's last; 0: our last one was trimmed, and this one

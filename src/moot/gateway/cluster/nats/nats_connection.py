@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, NamedTuple, TypeVar
@@ -13,14 +12,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 import nats
 import nats.errors
 import nats.js.errors
-from nats.aio.client import Client, Srv
-from nats.aio.subscription import Subscription
+from nats.aio.client import Client
 from nats.js.api import DiscardPolicy, ObjectStoreConfig, StorageType, StreamConfig, StreamInfo
 from nats.js.client import JetStreamContext
 from nats.js.object_store import ObjectStore
 
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import UsageError
+from moot.gateway.cluster.nats.secure_client import RECONNECT_SECONDS, SecureClient, tls_context
 from moot.resilience.task_set import check_cancelled
 
 log = logging.getLogger(__name__)
@@ -36,7 +35,6 @@ MIN_SERVER_VERSION: Final = (2, 14, 3)
 _PING_SECONDS: Final = 0.5
 # A start that reaches no server for so long fails: servers that start as well elect their leaders first.
 CONNECT_SECONDS: Final = 30.0
-_RECONNECT_SECONDS: Final = 0.1
 _REQUEST_SECONDS: Final = 3.0
 # While JetStream elects a leader, up to 9 s, it answers nothing.
 _TRIES: Final = 10
@@ -48,88 +46,6 @@ _NO_STORAGE: Final = frozenset({10023, 10028, 10047})
 _ALIKE: Final = ("serves", "shards", "heartbeat_seconds", "gone_seconds", "snapshot_inputs", "keep_log")
 # What clusters have that were made before there were these settings.
 _BEFORE: Final = {"moot_keep_log": "False", "moot_serves": "all"}
-# Reply, data, and headers as they came. It must not raise.
-OnRawMessage = Callable[[bytes, bytes, bytes | None], None]
-
-
-class SecureClient(Client):
-    """Says nothing, credentials included, to a server without TLS where TLS is asked for.
-
-    NATS' own client believes a server that says in the clear that it needs none.
-    """
-
-    needs_tls = False
-    is_leaving = False
-    config: ClusterConfig
-
-    def __init__(self) -> None:
-        super().__init__()
-        # By number of the subscription.
-        self._raw_takers: dict[int, OnRawMessage] = {}
-
-    async def subscribe_raw(self, subject: str, take: OnRawMessage) -> Subscription:
-        """Call `take` with each message as it comes: without a task of its own, and without a look at its
-        headers, which cost more than applying what is in it."""
-        subscription = await self.subscribe(subject)
-        self._raw_takers[subscription._id] = take
-        return subscription
-
-    async def unsubscribe_raw(self, subscription: Subscription) -> None:
-        """Raises one of NATS_FAULTS; nothing is taken any more in any case."""
-        del self._raw_takers[subscription._id]
-        await subscription.unsubscribe()
-
-    async def _process_msg(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes | None
-    ) -> None:
-        take = self._raw_takers.get(sid)
-        if take is None:
-            await super()._process_msg(sid, subject, reply, data, headers)  # type: ignore[arg-type]  # None, too
-        else:
-            take(reply, data, headers)
-
-    @property
-    def ssl_context(self) -> ssl.SSLContext:
-        """Of the files as they are now: certificates are renewed while a gateway runs."""
-        return _tls_context(self.config)
-
-    async def close(self) -> None:
-        self.is_leaving = True
-        await super().close()
-
-    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        if self.needs_tls and initial_connection and not info.get("tls_required"):
-            raise nats.errors.SecureConnRequiredError
-        await super()._process_info(info, initial_connection)
-
-    async def _attempt_reconnect(self) -> None:
-        """Reconnect until it works, or the client is closed.
-
-        NATS' own client ends this for good with whatever it does not expect, such as uvloop's RuntimeError
-        when a server dies between two lines of the handshake, and is then neither connected nor closed.
-        """
-        while True:
-            check_cancelled()
-            self._abort_transport()
-            try:
-                await super()._attempt_reconnect()
-                return
-            except Exception as fault:  # noqa: BLE001  # whatever it was: there is no other way back
-                log.warning("not connected to NATS again yet", extra={"fault": repr(fault)})
-                self._status = Client.RECONNECTING
-                await asyncio.sleep(_RECONNECT_SECONDS)
-
-    async def _connect_to_server(self, s: Srv) -> None:
-        # One whose handshake failed would stay open.
-        self._abort_transport()
-        await super()._connect_to_server(s)
-
-    def _abort_transport(self) -> None:
-        """Drop the old connection: to close one that has something to send to a server that is stopped takes
-        until its machine answers, or a quarter of an hour."""
-        writer = getattr(self._transport, "_io_writer", None)
-        if writer is not None:
-            writer.transport.abort()
 
 
 class ClusterConnection(NamedTuple):
@@ -187,7 +103,7 @@ async def connect(
                 reconnected_cb=note_reconnected,
                 closed_cb=note_closed,
                 connect_timeout=2,
-                reconnect_time_wait=_RECONNECT_SECONDS,  # type: ignore[arg-type]  # it sleeps for so long
+                reconnect_time_wait=RECONNECT_SECONDS,  # type: ignore[arg-type]  # it sleeps for so long
                 max_reconnect_attempts=-1,
                 ping_interval=_PING_SECONDS,  # type: ignore[arg-type]  # it sleeps for so long
                 max_outstanding_pings=2,
@@ -246,25 +162,8 @@ def _secrets_of(config: ClusterConfig) -> dict[str, Any]:
             )
         options["user_credentials"] = str(config.credentials_file)
     if config.tls_ca_file is not None or config.tls_certificate_file is not None:
-        options["tls"] = _tls_context(config)
+        options["tls"] = tls_context(config)
     return options
-
-
-def _tls_context(config: ClusterConfig) -> ssl.SSLContext:
-    """Raises UsageError where a file cannot be used."""
-    try:
-        context = ssl.create_default_context(cafile=config.tls_ca_file)
-    except (OSError, ssl.SSLError) as fault:
-        raise UsageError(f"gateway.cluster.tls_ca_file cannot be used: {fault}") from None
-    if config.tls_certificate_file is not None:
-        try:
-            # No password: it would be asked for on the terminal.
-            context.load_cert_chain(config.tls_certificate_file, config.tls_key_file, lambda: "")
-        except (OSError, ssl.SSLError, ValueError) as fault:
-            raise UsageError(
-                f"gateway.cluster.tls_certificate_file and tls_key_file cannot be used: {fault}"
-            ) from None
-    return context
 
 
 async def use_stream(
@@ -349,7 +248,7 @@ async def _find_or_make(
         except nats.js.errors.APIError as fault:
             if fault.err_code not in (*_NO_PEERS, _NAME_IN_USE) or time.monotonic() > until:
                 raise _stream_fault(fault, config, stream) from None
-        await asyncio.sleep(_RECONNECT_SECONDS)
+        await asyncio.sleep(RECONNECT_SECONDS)
 
 
 async def retry(ask: Callable[[], Awaitable[T]]) -> T:
@@ -427,7 +326,7 @@ async def _check_jetstream(client: Client, context: JetStreamContext, where: str
                     "--jetstream, enable it in the account, or start it again if its disk was full"
                 ) from None
             await client.force_reconnect()
-            await asyncio.sleep(2 * _RECONNECT_SECONDS)
+            await asyncio.sleep(2 * RECONNECT_SECONDS)
         except nats.js.errors.APIError as fault:
             raise UsageError(f"JetStream at {where}: {fault.description}") from None
 

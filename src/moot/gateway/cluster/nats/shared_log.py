@@ -50,6 +50,7 @@ class SharedLog:
         self._stream, self._subject, self._gateway = stream, subject, gateway
         self._on_batch = on_batch
         self.writer = LogWriter(
+            connection.client,
             connection.context,
             stream=stream,
             subject=subject,
