@@ -24,6 +24,21 @@ async def ask(gateway: LocalGateway, id: str, token: str = "t-ana", **params: An
     return await gateway.http.get(f"/spaces/lab/receipts/{id}", headers=headers, params=params)
 
 
+async def test_a_log_that_is_not_open_yet_is_not_called_missing(tmp_path: Path) -> None:
+    for is_on, status in ((True, 503), (False, 404)):
+        folder = tmp_path / str(status)
+        folder.mkdir()
+        async with running_gateway(folder, PEOPLE, journal={"log": is_on}) as gateway:
+            keeper = gateway.gateway.logs
+            if keeper._task is not None:
+                keeper._task.cancel()
+            keeper.logs.clear()
+            for path in ("receipts/p1", "log/checkpoint"):
+                headers = {"Authorization": "Bearer t-ana"}
+                told = await gateway.http.get(f"/spaces/lab/{path}", headers=headers)
+                assert told.status_code == status, told.text
+
+
 async def test_a_receipt_of_a_gateway_holds_offline_and_a_changed_one_does_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

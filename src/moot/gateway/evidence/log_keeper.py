@@ -23,7 +23,7 @@ from moot.evidence.inclusion_file import InclusionFile
 from moot.evidence.log_files import FOLDER, LogBroken, LogReader
 from moot.evidence.log_keys import LogKeys, share_keys, use_keys
 from moot.evidence.merkle_tree import HASH_BYTES
-from moot.gateway.access import SpaceDirectory
+from moot.gateway.access import AccessDenied, SpaceDirectory
 from moot.gateway.evidence.cluster_log import ClusterSpaceLog
 from moot.gateway.evidence.space_log import Done, SpaceLog
 from moot.gateway.hosting.space_host import SpaceHost
@@ -104,6 +104,12 @@ class LogKeeper:
         """Whether nothing keeps a log from being signed for."""
         found = self.logs.get(space)
         return found is not None and found.writer is not None and not found.broken
+
+    def why_none(self, host: SpaceHost) -> AccessDenied:
+        """What to answer where a journal has no log: perhaps it has none yet."""
+        if self.is_on and host.journal.is_written:
+            return AccessDenied(503, "the log of this journal is not open yet: try again", retry_after=1)
+        return AccessDenied(404, "no log is kept of this journal: gateway.journal.log turns it on")
 
     def unwitnessed_seconds(self, space: str) -> float:
         """How long too few witnesses have signed the log of a space; 0 while enough do, or none are asked."""

@@ -50,7 +50,7 @@ class ReceiptRoutes:
         withhold = (WITHHELD - show) | read_roles(given.getlist("withhold"), allowed=_MEMBERS) | _OPERATORS
         found = self._keeper.logs.get(host.name)
         if found is None:
-            return denied(AccessDenied(404, "no log is kept of this journal, so that there are no receipts"))
+            return denied(self._keeper.why_none(host))
         if found.broken:
             text = "the log of this journal is not signed any more: what the gateway logged says why"
             return denied(AccessDenied(503, text))

@@ -44,8 +44,7 @@ class LogRoutes:
         self._history.charge(identity)
         found = self._keeper.logs.get(identity.host.name)
         if found is None:
-            text = "no log is kept of this journal: gateway.journal.log turns it on"
-            return denied(AccessDenied(404, text))
+            return denied(self._keeper.why_none(identity.host))
         path = request.path_params["path"]
         try:
             body = await asyncio.to_thread(_read, found.folder, path)
