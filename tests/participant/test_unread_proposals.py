@@ -49,7 +49,7 @@ def test_what_nobody_looks_at_is_bounded_and_the_oldest_goes_first() -> None:
 
 
 async def test_an_approval_goes_through_no_more_code_than_this() -> None:
-    """`python -m bench.approval_path`: 432 and 105, a few more if the disk answers in other portions."""
+    """`python -m bench.approval_path`: 428 and 107, a few more if the disk answers in other portions."""
     count = await measure()
     assert count.calls.total() < 460
     assert count.room_changes < 115

@@ -195,7 +195,7 @@ class ProposalList(ProposalTracker[SeenProposal]):
                 if not is_same_call(seen.envelope.raw, request.raw):
                     return False
             # The gateway lets only a counter-proposal be carried out in its place.
-            elif fingerprint(request.raw) != seen.fingerprint() and not any(
+            elif seen.fingerprint() != fingerprint(request.raw) and not any(
                 id in known[each].envelope.correlation_id for each in request.correlation_id if each in known
             ):
                 return False
@@ -421,7 +421,7 @@ class ProposalList(ProposalTracker[SeenProposal]):
 def _note_request(seen: SeenProposal, request: Envelope) -> None:
     """It is carried out, or a changed version of it is."""
     # One that names nothing else is the very call (`is_faithful`).
-    if len(request.correlation_id) > 1 and fingerprint(request.raw) != seen.fingerprint():
+    if len(request.correlation_id) > 1 and seen.fingerprint() != fingerprint(request.raw):
         seen.changed = {name: request.payload.get(name) for name in ("method", "params")}
 
 
