@@ -1,4 +1,4 @@
-// The official TypeScript SDKs, which sign in and step up as their own OAuth clients do. What they want opened is printed as
+// The official TypeScript SDKs, which sign in and step up as their own OAuth clients do. What a call wants opened is printed as
 // a line; whoever signs in there answers with a line of JSON. Argument: JSON with the address, the SDK, the client and the
 // tool. A line "again" calls the tool once more, in the same session.
 import { createRequire } from "node:module";
@@ -34,16 +34,18 @@ const provider = {
   codeVerifier: () => kept.verifier,
   saveDiscoveryState: (state) => { kept.discovery = state; },
   discoveryState: () => kept.discovery,
-  redirectToAuthorization: (address) => { opened.push(String(address)); console.log(String(address)); },
+  redirectToAuthorization: (address) => { opened.push(String(address)); },
 };
 
-// Both SDKs stop when somebody has to sign in, and are tried again afterwards.
+// Both SDKs stop when somebody has to sign in, and are tried again afterwards. A stream in the background may ask for that, too,
+// when a session has ended; there nobody waits, so nobody signs in.
 async function signedIn(transport, act) {
   for (let attempt = 0; ; attempt++) {
     try {
       return await act();
     } catch (error) {
       if (attempt > 2 || !/unauthorized/i.test(`${error.name} ${error.message} ${error.constructor.name}`)) throw error;
+      console.log(opened.at(-1));
       const answer = JSON.parse((await lines.next()).value);
       if (sdk === "1") await transport().finishAuth(answer.code, answer.iss);
       else await transport().finishAuth(new URLSearchParams(answer));
