@@ -37,7 +37,7 @@ SECTIONS: Final[dict[str, tuple[str, Callable[[], object]]]] = {
     "decisions": ("Decisions: CPU beside orjson.loads of the same bytes", decisions.run),
     "start": ("What people wait for at the start", start.main),
     "restart": ("A restart with 1,000,000 records", restart.main),
-    "growth": ("CPU per message over how many there are of something", growth.run),
+    "growth": (growth.TITLE, growth.run),
     "calls": ("Tool calls through a space, beside a proxy written with the SDK", calls.main),
     "people": ("Many people at one MCP endpoint, beside a process for each", people.main),
     "cluster": ("Several gateways, one space: one, two and three beside one that is alone", cluster.run),

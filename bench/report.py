@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench import growth
 from bench.fanout import LOG_OFF, MOOT, MOOT_OFF, NATS, RECEIVERS, RELAY, SERVERS, WINDOWS, Measured, Pace
 from bench.idle import FLOW_PER_SECOND, LISTENERS, MEMBERS_PER_SPACE, WANTED, Idle, Joins
 
@@ -183,7 +184,17 @@ def update_docs(texts: Mapping[str, str]) -> None:
 
 
 def _sections(texts: Mapping[str, str]) -> str:
-    return "".join(f"\n## {title}\n\n```\n{text}\n```\n" for title, text in texts.items())
+    return "".join(
+        f"\n## {title}\n\n```\n{text}\n```\n" + _picture(title, text) for title, text in texts.items()
+    )
+
+
+def _picture(title: str, text: str) -> str:
+    """Draw what a benchmark printed, if it is drawn at all; the line that shows it."""
+    if title != growth.TITLE:
+        return ""
+    (DOCS / "growth.svg").write_text(growth.svg(text), "utf-8")
+    return f"\n![{title}](growth.svg)\n"
 
 
 def page(results: Results, texts: Mapping[str, str], aims: str) -> str:

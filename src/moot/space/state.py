@@ -21,6 +21,7 @@ from moot.space.members.member import Session, SpaceMember, TokenRights, load_ca
 from moot.space.members.roster import SpaceRoster
 from moot.space.members.send_rate import UNLIMITED, SendRate, SendRateLimiter
 from moot.space.proposals.budgets import BudgetTable
+from moot.space.proposals.call_rules import SpaceRules
 from moot.space.proposals.effect_keys import EffectTable, describe_open
 from moot.space.proposals.offer_owners import OfferOwners
 from moot.space.proposals.proposal_ledger import ProposalLedger, ProposalRecord, Settled, UnknownReason
@@ -40,6 +41,7 @@ class State:
 
     def __init__(self, config: SpaceConfig) -> None:
         self.config = config
+        self.rules = SpaceRules(config)
         self.limits = config.limits
         self._configured_rate = self.send_rate = SendRate.of(config.limits)
         self._rate_at_edge = False
@@ -89,6 +91,7 @@ class State:
     def configure(self, config: SpaceConfig) -> None:
         """Take new rules and limits over."""
         self.config = config
+        self.rules = SpaceRules(config)
         self.limits = config.limits
         self._configured_rate = SendRate.of(config.limits)
         self._set_send_rate()

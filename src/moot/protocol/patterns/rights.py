@@ -328,7 +328,7 @@ def _build_index(patterns: list[Pattern]) -> _Index:
     """The field whose literals distinguish the patterns best, those by literal, and the rest."""
     asked: dict[_FieldPath, dict[str, list[Pattern]]] = {}
     for pattern in patterns:
-        for path, literals in _literals(pattern.payload, ()) if pattern.payload is not None else ():
+        for path, literals in literals_of(pattern.payload, ()) if pattern.payload is not None else ():
             for literal in literals:
                 asked.setdefault(path, {}).setdefault(literal, []).append(pattern)
     best = max(asked, key=lambda path: len(asked[path]), default=())
@@ -337,11 +337,11 @@ def _build_index(patterns: list[Pattern]) -> _Index:
     return best, by_literal, [pattern for pattern in patterns if id(pattern) not in indexed]
 
 
-def _literals(node: Node, path: _FieldPath) -> Iterator[tuple[_FieldPath, set[str]]]:
+def literals_of(node: Node, path: _FieldPath) -> Iterator[tuple[_FieldPath, set[str]]]:
     """The fields of which the node asks to be one of some literals."""
     if isinstance(node, Fields):
         for name, inner in node.literal:
-            yield from _literals(inner, (*path, name))
+            yield from literals_of(inner, (*path, name))
         return
     literals = {leaf.glob.literal if isinstance(leaf, Text) else None for leaf in leaves_of(node)}
     if None not in literals:

@@ -81,7 +81,7 @@ def describe_charges(state: State, proposal: ProposalRecord, now: float) -> list
 
 def _charges_of(state: State, proposal: ProposalRecord) -> Sequence[Charge]:
     """What an open proposal would take of each budget."""
-    budgets = state.config.budgets
+    budgets = state.rules.budgets
     if not budgets or proposal.state != "open" or not proposal.raw:
         return ()
     payload = strict_json.parse_any_depth(proposal.raw)["payload"]
@@ -90,7 +90,7 @@ def _charges_of(state: State, proposal: ProposalRecord) -> Sequence[Charge]:
 
 def describe_effects(state: State, proposal: ProposalRecord, now: float) -> list[Json]:
     """What an open proposal would bring about: whether it was done before, and whether it can be undone."""
-    effects = state.config.effects
+    effects = state.rules.effects
     if proposal.outcome == "unknown":
         return [describe_open(each) for each in state.effects.about(proposal.settled_by or "")]
     if not effects or proposal.state != "open" or not proposal.raw:
@@ -129,7 +129,7 @@ def _uses_of(state: State, proposal: ProposalRecord) -> Sequence[EffectUse]:
     if not proposal.raw:
         return ()
     payload = strict_json.parse_any_depth(proposal.raw)["payload"]
-    return find_uses(state.config.effects, payload, proposal.raw, proposal.to)
+    return find_uses(state.rules.effects, payload, proposal.raw, proposal.to)
 
 
 def is_approved_by_person(

@@ -126,7 +126,7 @@ def _check_needs_no_proposal(state: State, session: Session, envelope: Envelope,
         return
     name = session.member.name
     to = state.resolve_names(envelope.to)
-    needed = find_needed_approvals(config.approval_rules, envelope.payload, to)
+    needed = find_needed_approvals(state.rules.approvals, envelope.payload, to)
     if needed.approvals and name not in needed.exempt:
         # Questions back and progress are part of a call that was approved.
         if requests.is_obliged(state, session, envelope, now):
@@ -287,7 +287,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         expires = now + state.limits.proposal_seconds
         countered = find_countered(state, session, envelope, now)
-        own_needed = find_needed_approvals(state.config.approval_rules, envelope.payload, record.to)
+        own_needed = find_needed_approvals(state.rules.approvals, envelope.payload, record.to)
         needed = combine_needed(own_needed, countered)
         operation = record.operation
         author_votes = may_author_vote(own_needed, operation, countered)
@@ -385,7 +385,7 @@ def bind_open(state: State, told: Mapping[str, dict[str, Json]], now: float, min
     changed_calls: list[tuple[ProposalRecord, NeededApprovals]] = []
     for each in state.ledger.all_open():
         payload = strict_json.parse_any_depth(each.raw)["payload"] if each.raw else {}
-        needed = find_needed_approvals(state.config.approval_rules, payload, each.to)
+        needed = find_needed_approvals(state.rules.approvals, payload, each.to)
         if not needed.approvals:
             continue
         if each.author_votes:

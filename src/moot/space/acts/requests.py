@@ -93,13 +93,13 @@ def charges_of(state: State, sender: Name, request: Envelope) -> tuple[Charge, .
     named = state.ledger.named_in(tuple(request.correlation_id))
     callers = {each.proposer for each in without_counters(named)} or {sender}
     to = state.resolve_names(request.to)
-    return find_charges(state.config.budgets, request.payload, request.raw, to, sorted(callers))
+    return find_charges(state.rules.budgets, request.payload, request.raw, to, sorted(callers))
 
 
 def uses_of(state: State, request: Envelope) -> tuple[EffectUse, ...]:
     """What a request brings about that has a key."""
     to = state.resolve_names(request.to)
-    return find_uses(state.config.effects, request.payload, request.raw, to)
+    return find_uses(state.rules.effects, request.payload, request.raw, to)
 
 
 def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:

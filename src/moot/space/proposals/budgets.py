@@ -27,6 +27,7 @@ from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json, Payload
 from moot.protocol.patterns.globs import glob
 from moot.space.config import BudgetPeriod, SpaceBudget
+from moot.space.proposals.call_rules import CallRules
 from moot.space.proposals.quorum import binds_call
 
 # Of one amount, before and after the point: more than any currency has.
@@ -137,7 +138,7 @@ def period_of(per: BudgetPeriod, now: float) -> tuple[float, float]:
 
 
 def find_charges(
-    budgets: Sequence[SpaceBudget],
+    budgets: CallRules[SpaceBudget],
     payload: Payload,
     raw: bytes,
     to: Sequence[str],
@@ -146,7 +147,7 @@ def find_charges(
     """What a call of these members takes of each budget that is about it."""
     found: list[Charge] = []
     params: Json = None
-    for budget in budgets:
+    for budget in budgets.about(payload):
         names = [
             name for name in callers if not budget.who or any(glob(each).matches(name) for each in budget.who)
         ]

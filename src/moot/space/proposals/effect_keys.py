@@ -30,6 +30,7 @@ from moot.protocol.operation import Json, Payload
 from moot.protocol.same_value import NotComparable, same_form
 from moot.space.config import Name, SpaceEffect
 from moot.space.proposals.budgets import exact_json
+from moot.space.proposals.call_rules import CallRules
 from moot.space.proposals.quorum import binds_call
 
 # Keys that one space remembers: a day of a large company's payments, in about 4 MB.
@@ -204,12 +205,12 @@ class EffectTable:
 
 
 def find_uses(
-    effects: Sequence[SpaceEffect], payload: Payload, raw: bytes, to: Sequence[str]
+    effects: CallRules[SpaceEffect], payload: Payload, raw: bytes, to: Sequence[str]
 ) -> tuple[EffectUse, ...]:
     """What a call of these members brings about, of all that has a key."""
     found: list[EffectUse] = []
     arguments: Json = None
-    for effect in effects:
+    for effect in effects.about(payload):
         if not effect.key or not binds_call(effect.calls, payload, to):
             continue
         if arguments is None:
@@ -327,9 +328,9 @@ def _earlier(record: EffectRecord) -> dict[str, Json]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def describe_classes(effects: Sequence[SpaceEffect], payload: Payload, to: Sequence[str]) -> Iterator[Json]:
+def describe_classes(effects: CallRules[SpaceEffect], payload: Payload, to: Sequence[str]) -> Iterator[Json]:
     """Whether what a call does can be taken back, as far as the operator said."""
-    for effect in effects:
+    for effect in effects.about(payload):
         if effect.undo is not None and binds_call(effect.calls, payload, to):
             by = "" if effect.compensate is None else f" by {effect.compensate.tool}"
             text = {

@@ -20,6 +20,7 @@ from moot.protocol.patterns.globs import MAX_TEXT
 from moot.protocol.patterns.jsonpath import MAX_VISITS, MessageVisits
 from moot.protocol.patterns.pattern import Fields, Node, OneOf, Pattern, Search
 from moot.space.config import Name, Quorum
+from moot.space.proposals.call_rules import CallRules
 from moot.space.proposals.offer_owners import LIST_METHODS
 
 # What is there is no call of it: without its list nobody could propose a tool.
@@ -38,7 +39,7 @@ class NeededApprovals(NamedTuple):
 _NONE: Final = NeededApprovals()
 
 
-def find_needed_approvals(rules: Sequence[Quorum], payload: Payload, to: Sequence[str]) -> NeededApprovals:
+def find_needed_approvals(rules: CallRules[Quorum], payload: Payload, to: Sequence[str]) -> NeededApprovals:
     """The largest number of the rules that match (0145); exempt is who is so in all of them."""
     if not rules:
         return _NONE
@@ -47,7 +48,7 @@ def find_needed_approvals(rules: Sequence[Quorum], payload: Payload, to: Sequenc
         return _NONE
     matching = [
         rule
-        for rule in rules
+        for rule in rules.about(payload)
         if binds_call(rule.pattern, payload, to)
         and (rule.risk is None or _may_risk(rule.risk, payload))
         and (rule.undo is None or any(binds_call(each, payload, to) for each in rule.undo_calls))
@@ -76,7 +77,7 @@ def _may_risk(risk: Literal["bad", "warn"], payload: Payload) -> bool:
 
 def binds_call(calls: Capability, payload: Payload, to: Sequence[str]) -> bool:
     """Whether a call is, or may be, one of these."""
-    # Here and below without a generator: a space may have many rules, and each is asked of each call.
+    # Here and below without a generator: a space may have many rules that are asked of each call.
     for pattern in calls.patterns:  # noqa: SIM110
         if _binds(pattern, payload, to):
             return True
