@@ -264,6 +264,21 @@ def test_a_mistake_in_the_call_is_told_by_the_command(
     assert said in capsys.readouterr().err
 
 
+def test_a_short_command_never_looks_for_garbage_and_a_long_one_often() -> None:
+    script = (
+        "import gc, sys\nfrom moot.cli import main\n"
+        "looked = []\n"
+        "gc.callbacks.append(lambda phase, facts: looked.append(phase) if gc.get_freeze_count() else None)\n"
+        "sys.argv = ['moot', 'journal']\n"
+        "main()\n"
+        "assert not looked, looked\n"
+        "kept = [[] for _ in range(200_000)]\n"
+        "assert looked and gc.get_threshold() == (20_000, 20, 50), (len(looked), gc.get_threshold())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_command_looks_for_no_garbage_while_it_loads_and_does_so_later() -> None:
     """In its own process; who calls one from a program of theirs keeps their settings."""
     script = (

@@ -17,7 +17,7 @@ from moot.config.secrets.kept_secret import read_with_secrets
 from moot.config.section_reader import at, check_keys, checked, mapping, read_struct, strings
 from moot.errors import Refused, UsageError
 from moot.protocol.operation import Json
-from moot.space.members.roster import logical_name
+from moot.space.members.member_names import logical_name
 
 _RULE_KEYS: Final = ("match", "participant", "spaces", "profile", "capabilities", "notation", "administrator")
 # RFC 6749, 3.3: without what would end the word in a header.

@@ -25,7 +25,7 @@ from moot.conformance.vectors import Vector, one_joining
 from moot.errors import InvalidPattern, InvalidRequest, NotAdmitted, UsageError
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
-from moot.space.members.roster import logical_name
+from moot.space.members.member_names import logical_name
 
 # Words of the protocol, not of the story: never a name, even if somebody is called so.
 _PROTOCOL_FIELDS: Final = frozenset({"kind", "protocol", "method", "event", "error", "direction", "status"})

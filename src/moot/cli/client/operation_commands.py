@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import shlex
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -158,6 +156,9 @@ async def _make_link(gateway: str, token: str) -> tuple[SignInLink, str]:
 
 async def _edit_text(text: str) -> str:
     """Open an editor and wait until it is closed; raises UsageError if it cannot be used."""
+    import shlex
+    import tempfile
+
     editor = next((os.environ[name] for name in _EDITOR_VARIABLES if os.environ.get(name)), "vi")
     # The folder is this user's alone.
     with tempfile.TemporaryDirectory(prefix="moot-") as folder:

@@ -47,6 +47,8 @@ FORMER_OPTIONS: Final = {
 # New objects before garbage is looked for, and how often that goes further back. Who keeps many messages
 # has few circles and much that stays: with the usual (700, 10, 10) much of its CPU goes into looking.
 _GARBAGE_THRESHOLDS: Final = (20_000, 20, 50)
+# The first time: what a command makes to begin with stays, and most have ended by then.
+_FIRST_GARBAGE_THRESHOLD: Final = 150_000
 
 # How alike two words are before one is offered for the other: a letter or two, not another word.
 _ALIKE: Final = 0.75
@@ -238,6 +240,9 @@ def run_program(
         code = EXIT_INTERRUPTED
     except Exception as fault:  # noqa: BLE001  # the last place there is: nothing may pass it
         code = _report(name, _cause(fault))
+    if owns_process:
+        # What is here ends with the process: nobody has to find out what of it is garbage.
+        gc.freeze()
     return _flush_output(name, code)
 
 
@@ -285,8 +290,16 @@ def _loading() -> Iterator[None]:
         yield
     finally:
         gc.freeze()
-        gc.set_threshold(*_GARBAGE_THRESHOLDS)
+        gc.set_threshold(_FIRST_GARBAGE_THRESHOLD, *_GARBAGE_THRESHOLDS[1:])
+        gc.callbacks.append(_look_more_often)
         gc.enable()
+
+
+def _look_more_often(phase: str, _facts: object) -> None:
+    if phase == "stop":
+        gc.callbacks.remove(_look_more_often)
+        gc.freeze()
+        gc.set_threshold(*_GARBAGE_THRESHOLDS)
 
 
 def _check_current_folder() -> None:

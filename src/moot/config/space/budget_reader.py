@@ -11,7 +11,6 @@ from moot.errors import InvalidPattern, UsageError
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.space.config import BudgetPeriod, SpaceBudget
-from moot.space.proposals.budgets import is_amount
 
 _KEYS: Final = ("who", "each", "tool", "to", "arguments", "sum", "per", "ask_at", "at_most")
 _PERIODS: Final[tuple[str, ...]] = get_args(BudgetPeriod)
@@ -112,6 +111,9 @@ class _BudgetReader:
     def _amount(self, key: str) -> Decimal | None:
         if key not in self._entry:
             return None
+        # Here, not above: few spaces have budgets, and every command reads the configuration.
+        from moot.space.proposals.budgets import is_amount
+
         value = self._entry[key]
         number: Decimal | None = None
         if isinstance(value, int | float | str) and not isinstance(value, bool):

@@ -39,8 +39,7 @@ from moot.space.config import (
     SpaceConfig,
     SpaceLimits,
 )
-from moot.space.members.roster import logical_name
-from moot.space.proposals.quorum import UNBOUND_METHODS
+from moot.space.members.member_names import logical_name
 
 _PARTICIPANT_KEYS: Final = frozenset({"capabilities", "exclusive"})
 _WORDS: Final[Mapping[str, frozenset[str]]] = {
@@ -196,6 +195,9 @@ def _quorum(value: Json, path: str) -> tuple[Quorum, ...]:
 
 def _check_binds_calls(pattern: Capability, place: str) -> None:
     """Raises UsageError for a rule about what no quorum binds: it would look as if it did."""
+    # Here, not above: few spaces have such rules, and every command reads the configuration.
+    from moot.space.proposals.quorum import UNBOUND_METHODS
+
     payload = pattern.original.get("payload") if isinstance(pattern.original, dict) else None
     method = payload.get("method") if isinstance(payload, dict) else None
     if isinstance(method, str) and (method in UNBOUND_METHODS or method.startswith(NOTIFICATION_PREFIX)):

@@ -26,9 +26,6 @@ class _Readiness(msgspec.Struct):
     shard: int | None = None
 
 
-_decoder = msgspec.json.Decoder(_Readiness)
-
-
 async def order_gateways(options: ConnectOptions, seconds: float) -> list[str]:
     """The addresses of the gateways in the order in which to try them; those that did not answer come last.
 
@@ -48,7 +45,7 @@ async def order_gateways(options: ConnectOptions, seconds: float) -> list[str]:
     for url in given:
         try:
             answer = await client.get(options.http_url(url, READY_PATH, {"space": options.space}))
-            shard = _decoder.decode(answer.body).shard
+            shard = msgspec.json.decode(answer.body, type=_Readiness).shard
         except (MootError, msgspec.DecodeError) as fault:
             log.debug("a gateway does not tell the shard", extra={"url": url, "why": str(fault)})
             silent.append(url)

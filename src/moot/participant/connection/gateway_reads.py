@@ -35,9 +35,6 @@ class _HistoryPage(msgspec.Struct):
     messages: list[msgspec.Raw]
 
 
-_history_decoder = msgspec.json.Decoder(_HistoryPage)
-
-
 async def fetch_history(options: ConnectOptions, url: str, me: str, since: float) -> list[Envelope] | None:
     """What the gateway at `url` sent us since then (seconds since 1970), oldest first; None without any."""
     if options.token is None:
@@ -50,7 +47,7 @@ async def fetch_history(options: ConnectOptions, url: str, me: str, since: float
         if status != 200:
             log.debug("no history", extra={"status": status})
             return None
-        messages = _history_decoder.decode(body).messages
+        messages = msgspec.json.decode(body, type=_HistoryPage).messages
     except (MootError, msgspec.DecodeError) as fault:
         log.debug("no history", extra={"why": str(fault)})
         return None
@@ -70,11 +67,6 @@ class _Later(msgspec.Struct):
     retry_after: float = 1.0
 
 
-_proposal_decoder = msgspec.json.Decoder(GatewayProposal)
-_spaces_decoder = msgspec.json.Decoder(_OwnSpaces)
-_later_decoder = msgspec.json.Decoder(_Later)
-
-
 async def fetch_proposal(options: ConnectOptions, url: str, id: str) -> GatewayProposal | None:
     """What the gateway at `url` says about a proposal, with its envelope; None if it remembers none.
 
@@ -89,7 +81,7 @@ async def fetch_proposal(options: ConnectOptions, url: str, id: str) -> GatewayP
             return None
         if status != 200:
             raise Refused(f"the gateway did not tell the whole of a large proposal (HTTP {status})")
-        return _proposal_decoder.decode(body)
+        return msgspec.json.decode(body, type=GatewayProposal)
     except msgspec.DecodeError as fault:
         raise Refused(f"a large proposal cannot be read: {fault}") from None
 
@@ -99,7 +91,7 @@ async def find_space(options: ConnectOptions, url: str) -> str:
     status, body = await get_when_allowed(options, options.http_url(url, "/spaces"))
     if status != 200:
         raise Refused(f"the gateway did not tell which space this is (HTTP {status})")
-    names = [each.name for each in _spaces_decoder.decode(body).spaces]
+    names = [each.name for each in msgspec.json.decode(body, type=_OwnSpaces).spaces]
     return _DEFAULT_SPACE if _DEFAULT_SPACE in names else names[0]
 
 
@@ -111,7 +103,9 @@ async def get_when_allowed(options: ConnectOptions, address: str) -> tuple[int, 
         status, body = await client.get(address)
         if status != 429:
             return status, body
-        await asyncio.sleep(min(_later_decoder.decode(body).retry_after, options.limits.answer_seconds))
+        await asyncio.sleep(
+            min(msgspec.json.decode(body, type=_Later).retry_after, options.limits.answer_seconds)
+        )
     raise MootError("the gateway says again and again to come later")
 
 
@@ -130,9 +124,6 @@ class _Page(msgspec.Struct):
     gap: bool = False
 
 
-_page_decoder = msgspec.json.Decoder(_Page)
-
-
 async def fetch_journal(options: ConnectOptions, url: str, max_messages: int) -> JournalPast:
     """The latest messages of the journal that we may read, as many as that or some more."""
     found: list[Envelope] = []
@@ -145,7 +136,7 @@ async def fetch_journal(options: ConnectOptions, url: str, max_messages: int) ->
             if status != 200:
                 log.debug("no journal", extra={"status": status})
                 break
-            page = _page_decoder.decode(body)
+            page = msgspec.json.decode(body, type=_Page)
             decoded = [options.decode(bytes(raw)) for raw in page.messages]
             found[:0] = [each for each in decoded if each is not None]
             has_gap = has_gap or page.gap or None in decoded

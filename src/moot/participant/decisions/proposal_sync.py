@@ -51,9 +51,6 @@ class _Answer(msgspec.Struct):
     payload: _Page
 
 
-_decoder = msgspec.json.Decoder(_Answer)
-
-
 class ProposalSync:
     """Keeps the list of proposals as the gateway has it."""
 
@@ -136,7 +133,7 @@ class ProposalSync:
             if id not in self._replies:
                 continue
             try:
-                page = _decoder.decode(envelope.raw).payload
+                page = msgspec.json.decode(envelope.raw, type=_Answer).payload
             except msgspec.DecodeError as fault:
                 self._replies.fail(id, Refused(f"the list of proposals cannot be read: {fault}"))
                 continue

@@ -13,7 +13,7 @@ from moot.space.acts.requests import check_open_requests
 from moot.space.effects import Effect, Mint, Reply
 from moot.space.id_window import SeenEnvelope
 from moot.space.members.member import PauseRecord, Session, SpaceMember
-from moot.space.members.roster import is_gateway
+from moot.space.members.member_names import is_gateway
 from moot.space.state import State
 
 # A pause for longer than a year is a pause without end.

@@ -18,7 +18,7 @@ from moot.space.grants.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
 from moot.space.members.listing import bytes_of, welcome_again
 from moot.space.members.member import Session, SpaceMember
-from moot.space.members.roster import is_gateway
+from moot.space.members.member_names import is_gateway
 from moot.space.state import State
 
 # Living grants to one member.

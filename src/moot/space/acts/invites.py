@@ -21,7 +21,7 @@ from moot.space.id_window import SeenEnvelope
 from moot.space.members.listing import bytes_of, describe_member
 from moot.space.members.lookalikes import check_name
 from moot.space.members.member import Session, SpaceMember
-from moot.space.members.roster import is_gateway, logical_name
+from moot.space.members.member_names import is_gateway, logical_name
 from moot.space.state import State
 
 # One plain address (RFC 5321's common part): a list of them would send the token to several people.

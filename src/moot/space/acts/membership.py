@@ -14,7 +14,7 @@ from moot.space.config import Name, SessionId
 from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mint, Reply
 from moot.space.members.listing import describe_member, welcome, welcome_again
 from moot.space.members.member import Options, Session, SpaceMember
-from moot.space.members.roster import logical_name
+from moot.space.members.member_names import logical_name
 from moot.space.state import State
 
 # A member without a connection that polls over HTTP can be given an approved call for so long after a

@@ -18,7 +18,7 @@ from moot.space.effects import Credential, Effect, Mint
 from moot.space.members.listing import welcome, welcome_again
 from moot.space.members.lookalikes import check_name
 from moot.space.members.member import FREE_NAME, SpaceMember, TokenRights, load_capabilities
-from moot.space.members.roster import logical_name
+from moot.space.members.member_names import logical_name
 from moot.space.state import State
 from moot.space.tokens.temporary_tokens import SignIn, TemporaryToken
 
