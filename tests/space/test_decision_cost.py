@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from types import FrameType
 
@@ -52,6 +52,21 @@ def messages(dialect: DialectName, kind: str) -> Iterator[bytes]:
         yield orjson.dumps(fields)
 
 
+def function_calls(run: Callable[[], object]) -> int:
+    made = 0
+
+    def note(_frame: FrameType, event: str, _what: object) -> None:
+        nonlocal made
+        made += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return made
+
+
 @for_each_row(
     "dialect, kind, most",
     # 55, 72, 72 and 116 in November 2026, after 113, 143, 147 and 144; a bound and not the number.
@@ -69,16 +84,29 @@ def test_a_call_takes_few_calls_of_functions(dialect: DialectName, kind: str, mo
     for _ in range(3):
         (delivered,) = space.receive(ALICE, decode(next(sent)), 1.0, mint)
         assert isinstance(delivered, Deliver)
-    made = 0
-
-    def note(_frame: FrameType, event: str, _what: object) -> None:
-        nonlocal made
-        made += event in ("call", "c_call")
-
     raw = next(sent)
-    sys.setprofile(note)
-    try:
-        space.receive(ALICE, decode(raw), 1.0, mint)
-    finally:
-        sys.setprofile(None)
-    assert made <= most
+    assert function_calls(lambda: space.receive(ALICE, decode(raw), 1.0, mint)) <= most
+
+
+def test_coming_and_going_costs_the_same_however_many_hear_only_their_own() -> None:
+    """Decision 0243: so thousands may be at one endpoint."""
+    rights = read_capabilities([{"kind": "*"}])
+    names = [f"person-{number}" for number in range(1_001)]
+    participants = {name: ParticipantConfig(capabilities=rights) for name in ["tools", *names]}
+    space, mint = Space(SpaceConfig(name="lab", participants=participants)), CountingMint()
+    space.join(SessionId("tools"), "tools", "mew", Options(), 0.0, mint)
+
+    def come(name: str) -> None:
+        space.join(SessionId(name), name, "mew", Options(hears="mine"), 0.0, mint)
+
+    def come_and_go() -> None:
+        come(names[-1])
+        space.leave(SessionId(names[-1]), 0.0, mint)
+
+    counted = []
+    for before, present in ((0, 10), (10, 1_000)):
+        for name in names[before:present]:
+            come(name)
+        come_and_go()
+        counted.append(function_calls(come_and_go))
+    assert counted[0] == counted[1]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
+
+from moot.protocol.operation import Json
+from moot.space.audiences import Audiences
+from moot.space.config import SessionId
 
 from .space_driver import CALL, SpaceDriver
 
@@ -118,3 +124,29 @@ def test_reasoning_is_heard_by_whose_it_is_and_otherwise_not_in_part(driver: Spa
     driver.says("bo", "reasoning/start", {"message": "hm"}, id="own")
     driver.says("watcher", "reasoning/cancel", {"reason": "enough"}, context="own")
     assert "bo" in heard_by(driver)
+
+
+def known(audiences: Audiences) -> list[object]:
+    everyone = audiences.everyone()
+    return [everyone, audiences.hearing_all(), audiences.hearing_mine(), audiences.uniform]
+
+
+def test_who_hears_what_is_the_same_as_if_it_were_found_out_anew() -> None:
+    draw, here = random.Random(7), list[str]()
+    driver = SpaceDriver(participants={f"m{n}": ["*"] for n in range(12)}, dialects=["mew", "mcpx"])
+    for number in range(600):
+        if here and draw.random() < 0.45:
+            driver.leave(here.pop(draw.randrange(len(here))))
+        else:
+            options: dict[str, Json] = {"hears": draw.choice(["all", "mine", "mine", "mine"])}
+            options |= {"injected": True} if draw.random() < 0.2 else {}
+            options |= {"dialect": "mcpx", "routing": "directed"} if draw.random() < 0.1 else {}
+            options |= {"runtime_id": f"id-{number}"} if draw.random() < 0.05 else {}
+            if driver.comes(f"s{number}", **{"as": f"m{draw.randrange(12)}"}, **options) is None:
+                here.append(f"s{number}")
+        audiences, anew = driver.space.state.audiences, Audiences(driver.space.state)
+        assert known(audiences) == known(anew)
+        assert audiences._differs_by_hearing == anew._differs_by_hearing
+        some = driver.space.state.roster.sessions.get(SessionId(here[0])) if here else None
+        if some is not None:
+            assert audiences.all_but(some) == anew.all_but(some)

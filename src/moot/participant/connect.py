@@ -53,9 +53,9 @@ async def connect(
     nothing can be confirmed any more. With "unanswered" everything but plain requests comes back, which saves
     a member that calls others one wake-up per call. `hears="mine"`: of the chats and calls of others only
     what is addressed to us or answers us, and everything about proposals, for one of very many connections;
-    such members are not told of one another. `tls` says which certificates to trust for https; by
-    default the system's authorities, or those of SSL_CERT_FILE. `open_socket` connects to the gateway in our
-    place, for a member that lives in the gateway's own process.
+    such members are not told of one another, and tell of a newer token by `renew` alone. `tls` says which
+    certificates to trust for https; by default the system's authorities, or those of SSL_CERT_FILE.
+    `open_socket` connects to the gateway in our place, for a member that lives in the gateway's own process.
     Entering the block raises NotAdmitted (token, space or name are not right) or Unreachable. Enter and leave
     it in one task.
     """

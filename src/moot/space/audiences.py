@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import KINDS
 from moot.space.config import SessionId
-from moot.space.members.member import Session
+from moot.space.members.member import Session, SpaceMember
 
 if TYPE_CHECKING:
     from moot.space.state import State
@@ -37,6 +37,41 @@ class Audiences:
         self._differs_by_hearing = False
         self._all_but.clear()
 
+    def add(self, session: Session) -> None:
+        """As `forget`, after this session came. Of thousands that hear only their own, none is looked at."""
+        if not self._stays_known(session):
+            self.forget()
+        elif not session.options.injected:
+            self._differs_by_hearing = self._is_alike and self._is_uniform([session])
+            self.uniform = None
+            self._everyone = (*self.everyone(), session.id)
+            self._hearing_mine = (*self._hearing_mine, session.id)
+            self._all_but.clear()
+
+    def remove(self, session: Session) -> None:
+        """As `forget`, after this session went."""
+        if not self._stays_known(session):
+            self.forget()
+        elif session.options.injected:
+            self._all_but.pop(session.id, None)
+        elif not self._differs_by_hearing or len(self._hearing_mine) == 1:
+            # Perhaps it was the one that made the difference.
+            self.forget()
+        else:
+            self._everyone = _without(self.everyone(), session.id)
+            self._hearing_mine = _without(self._hearing_mine, session.id)
+            self._all_but.clear()
+
+    def _stays_known(self, session: Session) -> bool:
+        """Whether what is known holds for all but this session. An alias may change it for all."""
+        is_alone = session.options.injected or session.hears_mine
+        return is_alone and self._everyone is not None and session.member.id == session.member.name
+
+    @property
+    def _is_alike(self) -> bool:
+        """Whether nothing but hearing makes a difference between sessions."""
+        return self.uniform is not None or self._differs_by_hearing
+
     def everyone(self) -> tuple[SessionId, ...]:
         """All sessions that receive messages, in the order in which they joined."""
         if self._everyone is None:
@@ -60,6 +95,11 @@ class Audiences:
         """Those who do not."""
         self.everyone()
         return self._hearing_mine
+
+    def heard_members(self) -> list[SpaceMember]:
+        """Who is here, as those are told who hear only their own."""
+        sessions = self._state.roster.sessions
+        return list(dict.fromkeys(sessions[id].member for id in self.hearing_all()))
 
     def _is_uniform(self, listening: list[Session]) -> bool:
         config = self._state.config
@@ -153,3 +193,8 @@ class Audiences:
         """D-56: whether members of the legacy dialects do not get this kind."""
         row = KINDS.get(kind)
         return self._state.config.unmapped == "drop" and (row is None or row.bridging == "passed")
+
+
+def _without(ids: tuple[SessionId, ...], id: SessionId) -> tuple[SessionId, ...]:
+    at = ids.index(id)
+    return ids[:at] + ids[at + 1 :]

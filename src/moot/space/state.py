@@ -179,6 +179,14 @@ class State:
         self.audiences.forget()
         self.verdicts_changed()
 
+    def session_came(self, session: Session) -> None:
+        self.audiences.add(session)
+        self.verdicts_changed()
+
+    def session_went(self, session: Session) -> None:
+        self.audiences.remove(session)
+        self.verdicts_changed()
+
     def sessions_of(self, members: Iterable[SpaceMember]) -> tuple[SessionId, ...]:
         return tuple(
             session.id

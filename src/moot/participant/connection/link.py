@@ -231,7 +231,8 @@ class Link:
             if code == POLICY:
                 return NotAdmitted(self._problem or reason or "the gateway did not let us in", code=code)
             return Unreachable(self._problem or reason or f"closed {code} before the welcome")
-        may_be_replaced = callable(self._options.token_source)
+        # Of very many connections none looks for itself: who has them calls `renew`.
+        may_be_replaced = callable(self._options.token_source) and self._options.hears == "all"
         reload_seconds = TOKEN_RELOAD_SECONDS if may_be_replaced else None
         while self.phase == "joined":
             await self._wait_while_phase("joined", reload_seconds)

@@ -55,12 +55,13 @@ def join(
     if options.anonymous:
         state.roster.add(member)
         state.refresh(member)
-    state.membership_changed()
+    state.session_came(session)
     if options.injected:
         return []
     effects: list[Effect] = []
     for other in older:
         state.roster.detach_session(other)
+        state.session_went(other)
         effects.append(Disconnect(other.id, REPLACED, "a newer connection of this participant took over"))
     member.shut_down = None
     # From now on its connection tells whether it is here.
@@ -134,7 +135,8 @@ def remove_session(state: State, session: Session, now: float, mint: Mint) -> li
     member = session.member
     was_present, was_heard = member.present, member.is_heard
     state.roster.detach_session(session)
-    state.membership_changed()
+    state.session_went(session)
+    has_alias = member.id != member.name
     effects: list[Effect] = []
     if was_present and not member.present:
         effects += _announce_leave(state, member, now, mint, was_heard=was_heard)
@@ -143,7 +145,8 @@ def remove_session(state: State, session: Session, now: float, mint: Mint) -> li
     elif member.present:
         effects += _tell_hearing_mine(state, member, now, mint, was_heard=was_heard)
     state.roster.release_runtime_id(member)
-    state.membership_changed()
+    if has_alias:
+        state.membership_changed()
     return effects
 
 

@@ -59,7 +59,7 @@ def describe_welcome(state: State, session: Session) -> Entry:
     room, member = _room(), session.member
     you = _fit_member(state, member, session.rights.capabilities, room // 2)
     room -= _size(state, you)
-    others = list(_others(state, session))
+    others = _others(state, session)
     listed = [describe_member(state, other) for other in others]
     streams = list(state.streams.open.values()) if session.dialect == "mew" else []
     entries = [state.describe_stream(stream) for stream in streams]
@@ -215,11 +215,10 @@ def _in_order(state: State, session: Session) -> Iterable[tuple[str, str, Json]]
             yield f"s{id}", "active_streams", state.streams.open[id]
 
 
-def _others(state: State, session: Session) -> Iterable[SpaceMember]:
+def _others(state: State, session: Session) -> list[SpaceMember]:
     """Who else is here, as far as this session is told."""
-    for member in state.roster.present():
-        if member is not session.member and (member.is_heard or not session.hears_mine):
-            yield member
+    here = state.audiences.heard_members() if session.hears_mine else state.roster.present()
+    return [member for member in here if member is not session.member]
 
 
 def _read_cursor(after: JsonValue) -> str:
