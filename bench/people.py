@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -33,6 +34,7 @@ PROCESSES: Final = 10
 CALLS: Final = 40
 CHATS: Final = 400
 _SETTLE_SECONDS: Final = 0.5
+_IDLE_SECONDS: Final = 20.0
 _TIMEOUT_SECONDS: Final = 600.0
 _META: Final[dict[str, Any]] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -51,6 +53,8 @@ class Step(msgspec.Struct, frozen=True):
     call_wait_ms: float
     join_cpu_ms: float | None = None
     chat_cpu_ms: float | None = None
+    # Share of a core while nobody does anything: connections are looked after.
+    idle: float | None = None
 
 
 def _config(people: int) -> dict[str, Any]:
@@ -97,15 +101,24 @@ async def _wait_for_tool(http: httpx.AsyncClient, url: str, token: str) -> None:
 async def _settle(processes: Sequence[Process]) -> None:
     """Until nothing more is done about those who have just come."""
     spent = -1.0
-    while (now := sum(each.cpu_seconds for each in processes)) - spent > 0.02:
+    while (now := sum(each.cpu_seconds for each in processes)) - spent > 0.05:
         spent = now
         await asyncio.sleep(_SETTLE_SECONDS)
 
 
+async def _idle(process: Process) -> float:
+    before = process.cpu_seconds
+    await asyncio.sleep(_IDLE_SECONDS)
+    return (process.cpu_seconds - before) / _IDLE_SECONDS
+
+
 async def _calls(
-    http: httpx.AsyncClient, addresses: Sequence[tuple[str, str]], processes: Sequence[Process]
+    http: httpx.AsyncClient,
+    addresses: Sequence[tuple[str, str]],
+    processes: Sequence[Process],
+    idle: float = 0.0,
 ) -> tuple[float, float]:
-    """Milliseconds of CPU of a call, and how long its client waits, people in turns."""
+    """Milliseconds of CPU of a call beside being idle, and how long its client waits, people in turns."""
     loop = asyncio.get_running_loop()
     before, start = sum(each.cpu_seconds for each in processes), loop.time()
     for number in range(CALLS):
@@ -116,17 +129,17 @@ async def _calls(
             raise RuntimeError(str(result))
     waited = loop.time() - start
     await _settle(processes)
-    spent = sum(each.cpu_seconds for each in processes) - before
+    spent = sum(each.cpu_seconds for each in processes) - before - idle * (loop.time() - start)
     return spent / CALLS * 1e3, waited / CALLS * 1e3
 
 
-async def _chats(host: JoinedSpace, gateway: Process) -> float:
+async def _chats(host: JoinedSpace, gateway: Process, idle: float) -> float:
     """Milliseconds of CPU of a chat to everybody, of which people at the endpoint hear nothing."""
-    before = gateway.cpu_seconds
+    before, start = gateway.cpu_seconds, time.monotonic()
     for number in range(CHATS):
         await host.chat(f"number {number}")
     await _settle([gateway])
-    return (gateway.cpu_seconds - before) / CHATS * 1e3
+    return (gateway.cpu_seconds - before - idle * (time.monotonic() - start)) / CHATS * 1e3
 
 
 def _offer(space: JoinedSpace) -> None:
@@ -153,8 +166,10 @@ async def _together(folder: Path, http: httpx.AsyncClient, most: int) -> list[St
             there = people
             memory = (gateway.resident_bytes - empty) / people / (1 << 20)
             who = [(endpoint, f"t-person-{number}-bench") for number in range(min(people, 10))]
-            calls = await _calls(http, who, [gateway])
-            rows.append(Step("one endpoint", people, memory, *calls, join, await _chats(host, gateway)))
+            idle = await _idle(gateway)
+            calls = await _calls(http, who, [gateway], idle)
+            chat = await _chats(host, gateway, idle)
+            rows.append(Step("one endpoint", people, memory, *calls, join, chat, idle))
     return rows
 
 
@@ -212,12 +227,13 @@ async def run(most: int = STEPS[-1]) -> list[Step]:
 def lines_of(rows: Sequence[Step]) -> list[str]:
     """The table, and how busy the machine was."""
     head = f"{'':22}{'people':>8}{'MiB each':>12}{'CPU of a call, ms':>20}{'client waits, ms':>18}"
-    lines = [f"{head}{'CPU of coming':>15}{'of a chat':>11}"]
+    lines = [f"{head}{'CPU of coming':>15}{'of a chat':>11}{'idle':>8}"]
     for row in rows:
         line = f"{row.way:22}{row.people:>8,}{row.memory_mib:>12.2f}"
         line += f"{row.call_cpu_ms:>20.1f}{row.call_wait_ms:>18.1f}"
-        more = "" if row.join_cpu_ms is None else f"{row.join_cpu_ms:>15.1f}{row.chat_cpu_ms:>11.2f}"
-        lines.append(line + more)
+        if row.idle is not None:
+            line += f"{row.join_cpu_ms:>15.1f}{row.chat_cpu_ms:>11.2f}{row.idle:>8.1%}"
+        lines.append(line)
     busy = f"load of the machine at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     return [
         *lines,
