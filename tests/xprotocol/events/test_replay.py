@@ -60,18 +60,6 @@ def test_a_clock_that_goes_back_brings_nothing_back() -> None:
     assert not cache.seen(name(3), 600)
 
 
-def test_what_is_kept_survives_a_restart() -> None:
-    cache = ReplayCache()
-    for number in range(100):
-        cache.remember(name(number), 1000 + 7 * number, now=0)
-    again = ReplayCache()
-    again.restore(list(cache.entries()), now=0)
-    assert len(again) == 100
-    assert all(again.seen(name(number), 1000 + 7 * number) for number in range(100))
-    again.remember(name(200), 10_000, now=5_000)
-    assert len(again) == 1
-
-
 moves = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 200), st.integers(0, 60)), min_size=1, max_size=60
 )

@@ -7,13 +7,13 @@ can sign the same event twice.
 The clock may be set back. Whatever was forgotten as expired would then count as new, so the memory also
 keeps the latest moment it has forgotten up to, and takes everything that ends before it as seen.
 
-This is the memory of one process; what must outlive it is `entries`, and comes back through `restore`.
+This is the memory of one process; what must outlive it comes back through `restore`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
@@ -70,14 +70,8 @@ class ReplayCache:
             heappush(self._ends, start)
         slot.append(digest)
 
-    def entries(self) -> Iterator[tuple[str, int]]:
-        """Every id with a moment that is not before its own end, for keeping across a restart."""
-        for start, slot in self._slots.items():
-            for digest in slot:
-                yield digest.hex(), start + _SLOT_SECONDS - 1
-
     def restore(self, entries: Iterable[tuple[str, int]], now: float) -> None:
-        """Take back what `entries` gave; raises EndpointUnavailable when it does not fit."""
+        """Remember what outlived a restart; raises EndpointUnavailable when it does not fit."""
         for event_id, until in entries:
             self.remember(event_id, until, now)
 
