@@ -356,5 +356,9 @@ def run() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     named = ["costs", "take in", *(each.__name__ for each in LOADS)]
-    parser.add_argument("parts", nargs="*", choices=named, default=["costs", "take in"])
-    asyncio.run(run_all(parser.parse_args().parts))
+    # `choices` would not take the default, which is a list.
+    parser.add_argument("parts", nargs="*", default=["costs", "take in"], help=", ".join(named))
+    parts = parser.parse_args().parts
+    if unknown := set(parts) - set(named):
+        parser.error(f"not one of {', '.join(named)}: {', '.join(unknown)}")
+    asyncio.run(run_all(parts))
