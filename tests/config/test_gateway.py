@@ -389,18 +389,19 @@ def test_an_address_of_a_gateway_is_one_that_browsers_open(tmp_path: Path, addre
         loaded(tmp_path, text)
 
 
-def test_gateways_that_share_their_shards_have_sixteen_unless_it_is_said(tmp_path: Path) -> None:
-    def shards_of(given: str) -> int:
+def test_gateways_that_share_have_sixteen_shards_and_more_snapshots_unless_it_is_said(tmp_path: Path) -> None:
+    def cluster_of(given: str) -> ClusterConfig:
         text = f"gateway: {{cluster: {{servers: [nats://n]{given}}}}}\nspaces: {{lab: {{}}}}\n"
         cluster = loaded(tmp_path, text).gateway.cluster
         assert cluster is not None
-        return cluster.shards
+        return cluster
 
-    assert [shards_of(each) for each in ("", ", serves: all", ", serves: shared")] == [4, 4, 16]
-    assert shards_of(", serves: shared, shards: 5") == 5
+    found = [cluster_of(each) for each in ("", ", serves: all", ", serves: shared")]
+    assert [(each.shards, each.snapshot_inputs) for each in found] == [(4, 20_000)] * 2 + [(16, 2_500)]
+    assert cluster_of(", serves: shared, shards: 5").shards == 5
     # The first one has no spaces.
     with pytest.raises(UsageError, match=r"gateway\.cluster\.shards: 2 or more"):
-        shards_of(", serves: shared, shards: 1")
+        cluster_of(", serves: shared, shards: 1")
 
 
 def test_the_key_to_the_log_of_a_cluster_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 # An address without a user, a question or a fragment.
 WebAddress = Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/?#@,]+(/[^\s?#,]*)?$", max_length=2048)]
-# What `shards` is by default where gateways share them: enough that each of several gets its part.
-SHARED_SHARDS: Final = 16
+# By default, where gateways share their shards. So many shards that each of several gets its part; and who
+# takes over what a killed one served applies the inputs since the last snapshot, calls at 0.2 ms each.
+SHARED_DEFAULTS: Final = {"shards": 16, "snapshot_inputs": 2_500}
 # One word of a NATS subject.
 Word = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
@@ -38,7 +39,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_seconds: Seconds = 1
     # A gateway is gone after so long without a heartbeat of it: longer than NATS elects a leader.
     gone_seconds: Seconds = 12
-    # Inputs and messages of a shard between two snapshots; the log behind the one before is trimmed.
+    # Inputs and messages of a shard between two snapshots; the log behind the one before is trimmed. With
+    # `serves: shared` it is 2,500 unless it is given.
     snapshot_inputs: Positive = 20_000
     # The log is never trimmed, so that a gateway that comes later has the whole history; NATS has to hold it.
     keep_log: bool = False

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from moot.config.cluster_config import SHARED_SHARDS, ClusterConfig
+from moot.config.cluster_config import SHARED_DEFAULTS, ClusterConfig
 from moot.config.gateway_config import (
     Count,
     GatewayConfig,
@@ -69,7 +69,7 @@ def _cluster(value: Json, path: str, folder: Path) -> ClusterConfig | None:
     if value is None:
         return None
     if isinstance(value, dict) and value.get("serves") == "shared":
-        value = {"shards": SHARED_SHARDS} | value
+        value = SHARED_DEFAULTS | value
     cluster = read_struct(ClusterConfig, value, path)
     if cluster.serves == "shared" and cluster.shards == 1:
         raise UsageError(f"{path}.shards: 2 or more with serves: shared; the first one has no spaces")

@@ -112,7 +112,7 @@ class UpgradeHandler:
         except Refused as refusal:
             return _refusal(AccessDenied(400, refusal.message))
         if self._relay is not None and (space := self._relay.space_of(request.space, upgrade)):
-            return self._relay.upgrade(upgrade, space)
+            return self._relay.upgrade(upgrade, space, self.admit)
         if request.token is None and "authorization" not in upgrade.headers:
             return MemberSocket(self, request, None)
 

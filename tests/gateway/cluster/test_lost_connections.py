@@ -8,11 +8,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import urlparse
 
+import nats.js.errors
 import pytest
 from nats.aio.client import Client, Srv
 
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import UsageError
+from moot.gateway.cluster.nats import nats_connection, snapshot_store
 from moot.gateway.cluster.nats.batch import LoggedInput
 from moot.gateway.cluster.nats.log_writer import LogWriter
 from moot.gateway.cluster.nats.nats_connection import ClusterConnection, connect
@@ -21,7 +23,7 @@ from moot.gateway.cluster.nats.shared_log import SharedLog
 from moot.resilience.task_set import TaskSet
 from tests.gateway.cluster.nats_proxy import proxied
 from tests.gateway.cluster.nats_servers import NatsServers
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 _names = itertools.count(1)
 
@@ -175,3 +177,28 @@ async def test_the_end_of_the_time_to_connect_is_not_lost(monkeypatch: pytest.Mo
     async with bounded():
         with pytest.raises(UsageError, match="no NATS server can be reached"):
             await connect(_config("nats://127.0.0.1:9"), "a", lambda: None)
+
+
+async def test_what_nobody_answered_while_a_leader_was_elected_is_soon_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """NATS forgets it, and a gateway that takes shards over would wait for three seconds."""
+    monkeypatch.setattr(snapshot_store, "TRY_SECONDS", (0.01, HANG_SECONDS))
+    asked = list[str]()
+
+    async def answer(name: str) -> None:
+        asked.append(name)
+        if len(asked) == 1:
+            await asyncio.Event().wait()
+        raise nats.js.errors.ObjectNotFoundError
+
+    store: Any = SimpleNamespace(get_info=answer)
+    connection: Any = SimpleNamespace(context=None, max_payload_bytes=1 << 20)
+    async with bounded():
+        assert await snapshot_store.SnapshotStore(store, connection, "bucket").load(3) is None
+        assert asked == ["3-0", "3-0", "3-1"]
+        asked.clear()
+        with pytest.raises(nats.js.errors.ObjectNotFoundError):
+            await nats_connection.retry(lambda: answer("stream"), times=(0.01, HANG_SECONDS))
+        assert asked == ["stream", "stream"]
+    assert nats_connection.TRY_SECONDS[0] < 1

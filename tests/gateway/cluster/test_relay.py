@@ -260,16 +260,32 @@ async def test_what_was_relayed_is_never_relayed_again(
 async def test_a_shard_whose_gateway_cannot_be_reached_is_served_at_once(
     start: StartGateway,
 ) -> None:
-    """It is not waited for until the log says that it is gone."""
+    """It is not waited for until the log says that it is gone, and nobody who asks meanwhile is refused."""
     async with two(start, cluster={"gone_seconds": 10_000}) as (a, b):
         die(b)
         await b.gateway._listener.stop()  # type: ignore[union-attr]  # it runs
-        refused = await get(a, "/spaces/lab/history")
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-        assert "try again" in refused.json()["message"]
-        await until(lambda: node(a).serves("lab"))
-        assert (await get(a, "/spaces/lab/history")).status_code == 200
-        await a.join("alice")
+        said = a.post("alice", envelope("chat", {"text": "here"}), space="lab")
+        asked = await asyncio.gather(a.join("bob"), get(a, "/spaces/lab/history"), said)
+        assert [each.status_code for each in asked[1:]] == [200, 200]
+        assert node(a).serves("lab")
+        await until(lambda: relay(a).connections == 0)
+
+
+async def test_who_waits_for_a_gateway_that_serves_is_refused_in_the_end_and_when_this_one_stops(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two(start) as (a, _):
+        monkeypatch.setattr(node(a), "relay_addresses", lambda _: {})
+        asking = asyncio.create_task(get(a, "/spaces/lab/history"))
+        await until(lambda: relay(a).connections == 1)
+        with monkeypatch.context() as short:
+            short.setattr(GatewayRelay, "wait_seconds", 0.1)
+            refused = await get(a, "/spaces/lab/history")
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+            assert "try again" in refused.json()["message"]
+        assert relay(a).connections == 1
+        relay(a).close()
+        assert "this gateway is stopping" in (await asking).text
 
 
 async def test_the_relay_ends_with_either_side_and_members_come_back(start: StartGateway) -> None:
@@ -384,9 +400,10 @@ async def test_between_gateways_is_tls_where_they_have_it_and_each_shows_the_cer
             await alice.chat("x" * 300_000)
             history = await http.get(f"{url}/spaces/lab/history")
             assert (history.status_code, "x" * 300_000 in history.text) == (200, True)
-            (told,) = node(a).relay_addresses(LAB)
+            (told,) = node(a).relay_addresses(LAB).values()
             assert told.port == b.gateway.port
             other = msgspec.structs.replace(told, certificate="00" * 32)
-            monkeypatch.setattr(node(a), "relay_addresses", lambda _: [other])
-            monkeypatch.setattr(node(a), "note_unreachable", lambda _: None)
+            monkeypatch.setattr(node(a), "relay_addresses", lambda _: {"b": other})
+            monkeypatch.setattr(node(a), "note_unreachable", lambda *_: None)
+            monkeypatch.setattr(GatewayRelay, "wait_seconds", 0.1)
             assert (await http.get(f"{url}/spaces/lab/history")).status_code == 503

@@ -88,7 +88,7 @@ async def frozen(a: LocalGateway, monkeypatch: pytest.MonkeyPatch, says: bytes) 
 
     server = await asyncio.start_server(take, "127.0.0.1", 0)
     address = RelayAddress("127.0.0.1", server.sockets[0].getsockname()[1], "http://frozen")
-    monkeypatch.setattr(node(a), "relay_addresses", lambda _: [address])
+    monkeypatch.setattr(node(a), "relay_addresses", lambda _: {"frozen": address})
     try:
         yield
     finally:

@@ -87,6 +87,17 @@ def test_a_shard_that_all_refuse_is_served_by_one_that_stays() -> None:
     assert chosen_of(A_S, placed(a=sharer(is_leaving=True))) is None
 
 
+def test_what_a_gateway_served_before_it_was_started_anew_is_served_by_the_next_one_until_it_is_there() -> (
+    None
+):
+    """Others need not wait for its start, however long that takes; and it moves nothing before."""
+    starting = placed(a=sharer(is_coming=True), b=sharer())
+    assert moves_of("b", starting, [A_S], {}) == Moves(frozenset({A_S}), {})
+    assert moves_of("a", starting, [A_S], {A_S: 0.0}) == NOTHING
+    begun = placed(a=sharer(A_S, is_coming=True), b=sharer(A_S))
+    assert moves_of("b", begun, [A_S], {A_S: 0.0}) == NOTHING
+
+
 def test_one_that_does_not_hear_itself_does_nothing() -> None:
     assert moves_of("b", placed(a=sharer()), SHARDS, dict.fromkeys(SHARDS, 0.0)) == NOTHING
 

@@ -21,6 +21,7 @@ from moot.config.configuration import Configuration
 from moot.errors import ConnectionLost, MootError, Unavailable, UsageError
 from moot.gateway.cluster import cluster_status
 from moot.gateway.cluster.cluster_node import ClusterNode
+from moot.gateway.cluster.gateway_relay import GatewayRelay
 from moot.gateway.cluster.nats import status_exchange
 from moot.gateway.cluster.nats.shared_log import SharedLog
 from moot.gateway.created_spaces import CLUSTER_FILE
@@ -148,7 +149,8 @@ async def test_what_a_gateway_does_not_serve_it_never_answers_for(
             raise Unavailable("nobody answers")
 
         # It knows nobody to relay to, and nobody to ask.
-        monkeypatch.setattr(node(a), "relay_addresses", lambda _: [])
+        monkeypatch.setattr(node(a), "relay_addresses", lambda _: {})
+        monkeypatch.setattr(GatewayRelay, "wait_seconds", 0.0)
         monkeypatch.setattr(a.gateway.directory.others, "ask", nobody)
         for token in ("t-bob", "t-nobody"):
             assert await a.status("/ws?space=lab", token=token) == 503

@@ -193,13 +193,35 @@ async def test_who_reaches_none_of_those_that_serve_a_shard_serves_it_for_a_whil
     async with bounded(), AsyncExitStack() as stack:
         a, b = [await stack.enter_async_context(start(name, cluster=SHARED)) for name in "ab"]
         await until(shared_by(a, b))
-        elsewhere = next(index for index in range(1, COUNT) if serving(a, b)[index] == ["b"])
-        node(a).note_unreachable(elsewhere)
-        await until(lambda: serving(a, b)[elsewhere] == ["a", "b"])
+        elsewhere = [index for index in range(1, COUNT) if serving(a, b)[index] == ["b"]]
+        node(a).note_unreachable(elsewhere[0], ["b"])
+        await until(lambda: all(serving(a, b)[index] == ["a", "b"] for index in elsewhere))
+        # It still tells that it serves.
         await until(shared_by(a, b))
-        # Once in `gone_seconds`.
-        node(a).note_unreachable(elsewhere)
-        assert not sharing(a)._due
+
+
+async def test_who_is_to_be_relayed_to_one_that_was_killed_waits_for_those_that_are_next(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request tells all of them; nobody waits until the dead one has told nothing for long."""
+    monkeypatch.setattr(served_exchange, "FRESH_SECONDS", HANG_SECONDS)
+    async with bounded(), AsyncExitStack() as stack:
+        a, b, c = [
+            await stack.enter_async_context(start(name, cluster=SHARED, spaces=SPACES)) for name in "abc"
+        ]
+        await until(shared_by(a, b, c))
+        dead = next(each for each in (a, b, c) if serving(a, b, c)[LAB] == [node(each).name])
+        first, second = (each for each in (a, b, c) if each is not dead)
+        await until(lambda: node(first).relay_addresses(LAB) and node(second).relay_addresses(LAB))
+        die(dead)
+        monkeypatch.setattr(node(dead)._exchange, "_client", SimpleNamespace(is_connected=False))
+        node(dead).is_started = False
+        await dead.gateway._listener.stop()  # type: ignore[union-attr]  # it runs
+        for each in (first, second):
+            said = await each.post("alice", envelope("chat", {"text": "here"}), space="lab")
+            assert said.status_code == 200, said.text
+        # Each begins with its part of the share, and with nothing else.
+        await until(shared_by(first, second))
 
 
 async def test_one_that_does_not_reach_nats_moves_nothing(
@@ -274,7 +296,7 @@ async def test_if_its_gateway_cannot_serve_a_shard_the_next_one_does(
         mark = tmp_path / "a" / "data" / "spaces" / "lab" / CLUSTER_FILE
         before = mark.read_bytes()
         mark.write_text("another")
-        node(a).note_unreachable(LAB)
+        node(a).note_unreachable(LAB, ["b"])
         await until(lambda: LAB in sharing(a).refuses)
         assert serving(a, b)[LAB] == ["b"], "the one that can serves on"
         mark.write_bytes(before)
@@ -364,3 +386,16 @@ def test_what_is_told_of_a_shard_has_its_age(monkeypatch: pytest.MonkeyPatch) ->
     assert exchange.sharers() == {}
     told(2)
     assert exchange.sharers()["b"].serves == {2: 105.5}
+    # Whoever somebody fails to reach is believed again later.
+    exchange.note(served_exchange.ServedShards("c", frozenset(), lost=frozenset({"b", "z"})))
+    told(2)
+    assert exchange.sharers().keys() == {"c"}
+    now = 108.6
+    told(2)
+    exchange.note_lost("b")
+    assert exchange.sharers() == {}
+    now = 111.7
+    # What it told before says nothing of a process that is started there since.
+    assert exchange.gateways_of(2) == []
+    told(2)
+    assert exchange.gateways_of(2) == ["b"]

@@ -18,7 +18,7 @@ import logging
 import math
 import time
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -177,6 +177,7 @@ class ClusterNode:
             place=place_of(self.config, self.name),
             refuses=frozenset() if sharing is None else sharing.refuses,
             is_leaving=sharing is not None and sharing.is_leaving,
+            is_coming=not self.is_started,
         )
 
     async def _start_relay(self, relay: GatewayRelay) -> None:
@@ -286,15 +287,12 @@ class ClusterNode:
         """Other gateways that have told so a moment ago."""
         return [name for name in self._exchange.gateways_of(index) if name != self.name]
 
-    def relay_addresses(self, index: int) -> list[RelayAddress]:
+    def relay_addresses(self, index: int) -> dict[str, RelayAddress]:
         """How gateways are reached that live and tell to serve this shard: for all the same one first."""
-        living = sorted(
-            (name for name, _ in self.common.others_of(self.name)),
-            key=lambda name: score(index, name),
-            reverse=True,
-        )
-        found = (self._exchange.address_of(name, index) for name in living)
-        return [address for address in found if address is not None]
+        living = [name for name, _ in self.common.others_of(self.name)]
+        living.sort(key=lambda name: (score(index, self._exchange.place_of(name)), name), reverse=True)
+        found = ((name, self._exchange.address_of(name, index)) for name in living)
+        return {name: address for name, address in found if address is not None}
 
     @property
     def gateways(self) -> list[RelayAddress]:
@@ -302,9 +300,12 @@ class ClusterNode:
         told = (self._exchange.told_address(name) for name, _ in self.common.others_of(self.name))
         return [address for address in told if address is not None]
 
-    def note_unreachable(self, index: int) -> None:
-        """None of these gateways answers: this one takes the shard over."""
-        self._shard_takeover.note_unreachable(index)
+    def note_unreachable(self, index: int, gateways: Iterable[str]) -> None:
+        """None of these gateways answers, which tell to serve this shard: it is taken over."""
+        self._shard_takeover.note_unreachable(index, gateways)
+
+    async def wait_moved(self) -> None:
+        await self._exchange.wait_moved()
 
     @property
     def served(self) -> list[Shard]:

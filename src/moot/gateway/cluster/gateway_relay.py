@@ -2,7 +2,7 @@
 
 The head of the request is sent with the address that it came from, signed; then bytes are passed both ways.
 A request that was relayed is never relayed again. If none of those that tell to serve a space can be
-reached, it is refused, and this gateway takes the space's shard over.
+reached, its shard is taken over, and the request waits until somebody serves it, this gateway or another.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class GatewayRelay:
         self._is_reachable = False
         self._is_closed = False
         self._open: set[asyncio.Transport] = set()
-        self._connecting = 0
+        # Requests for which nobody is found yet, each until its time is up.
+        self._waiting: set[asyncio.Timeout] = set()
         self._deciding: set[asyncio.Task[Decision]] = set()
 
     async def start(self, values: Values) -> None:
@@ -93,13 +94,18 @@ class GatewayRelay:
         return self._is_reachable and any(plain in (each.host, each.source) for each in self._node.gateways)
 
     @property
+    def wait_seconds(self) -> float:
+        """How long a request waits until a gateway is found that serves its space."""
+        return self._node.config.unavailable_seconds
+
+    @property
     def silence_seconds(self) -> float:
         """How long another gateway may say nothing while it answers."""
         return SILENCE_SECONDS + self._node.config.unavailable_seconds
 
     @property
     def connections(self) -> int:
-        return self._connecting + len(self._open)
+        return len(self._waiting) + len(self._open)
 
     def space_of(self, space: str | None, upgrade: Upgrade) -> str | None:
         """The space for which a WebSocket is relayed; None where this gateway answers itself."""
@@ -116,19 +122,36 @@ class GatewayRelay:
 
     async def open(
         self, space: str, head: RequestHead, peer: str, make_protocol: Callable[[], P]
-    ) -> tuple[asyncio.Transport, P]:
+    ) -> tuple[asyncio.Transport, P] | None:
         """A connection to a gateway that serves the space, with the head sent; it has to be closed by
-        `release`. Raises Unavailable."""
+        `release`. None if this gateway serves it by now. Raises Unavailable."""
         if self._is_closed:
             raise Unavailable(_STOPPING)
         if self.connections >= MAX_RELAYS:
             raise Unavailable(f"{MAX_RELAYS} connections are relayed here already: try another gateway")
+        try:
+            async with asyncio.timeout(self.wait_seconds) as waiting:
+                self._waiting.add(waiting)
+                try:
+                    while not self._node.serves(space):
+                        if (opened := await self._try_open(space, head, peer, make_protocol)) is not None:
+                            return opened
+                        await self._node.wait_moved()
+                    return None
+                finally:
+                    self._waiting.discard(waiting)
+        except TimeoutError:
+            raise Unavailable(_STOPPING if self._is_closed else _REACHES_NONE) from None
+
+    async def _try_open(
+        self, space: str, head: RequestHead, peer: str, make_protocol: Callable[[], P]
+    ) -> tuple[asyncio.Transport, P] | None:
+        """None if none of those that tell to serve it can be reached."""
         index = self._node.shard_of(space).index
         found = self._node.relay_addresses(index)
         own = self._tls.files if self._tls is not None and self._tls.files.client_ca is not None else None
-        for address in found[:_MAX_TRIES]:
+        for address in tuple(found.values())[:_MAX_TRIES]:
             encoded = self._encode(head, peer, address)
-            self._connecting += 1
             try:
                 transport, protocol = await open_connection(
                     address, make_protocol, None if own is None else (own.certificate, own.key)
@@ -137,8 +160,6 @@ class GatewayRelay:
                 where = f"{address.host}:{address.port}"
                 log.warning("no relay", extra={"space": space, "gateway": where, "fault": repr(fault)})
                 continue
-            finally:
-                self._connecting -= 1
             if self._is_closed:
                 transport.abort()
                 raise Unavailable(_STOPPING)
@@ -146,29 +167,37 @@ class GatewayRelay:
             transport.write(encoded)
             return transport, protocol
         if found:
-            self._node.note_unreachable(index)
-        raise Unavailable(_REACHES_NONE)
+            self._node.note_unreachable(index, tuple(found)[:_MAX_TRIES])
+        return None
 
     def release(self, transport: asyncio.Transport) -> None:
         self._open.discard(transport)
         transport.abort()
 
-    def upgrade(self, upgrade: Upgrade, space: str) -> asyncio.Future[Decision]:
-        """What becomes of a WebSocket that is relayed."""
-        task = asyncio.create_task(self._upgrade(upgrade, space))
+    def upgrade(
+        self, upgrade: Upgrade, space: str, decide: Callable[[Upgrade], Decision | asyncio.Future[Decision]]
+    ) -> asyncio.Future[Decision]:
+        """What becomes of a WebSocket that is relayed; `decide`: if it is served here by then."""
+        task = asyncio.create_task(self._upgrade(upgrade, space, decide))
         self._deciding.add(task)
         task.add_done_callback(self._deciding.discard)
         return task
 
-    async def _upgrade(self, upgrade: Upgrade, space: str) -> Decision:
+    async def _upgrade(
+        self, upgrade: Upgrade, space: str, decide: Callable[[Upgrade], Decision | asyncio.Future[Decision]]
+    ) -> Decision:
         headers = [
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in upgrade.headers.items()
         ]
         head = RequestHead("GET", upgrade.path.encode("latin-1"), headers)
         try:
-            transport, far = await self.open(space, head, upgrade.peer, RelayEnd)
+            opened = await self.open(space, head, upgrade.peer, RelayEnd)
         except Unavailable as refusal:
             return UpgradeRefusal(503, orjson.dumps({"error": refusal.message}), {"Retry-After": "1"})
+        if opened is None:
+            decision = decide(upgrade)
+            return await decision if isinstance(decision, asyncio.Future) else decision
+        transport, far = opened
         far.wait()
 
         def take_over(near: asyncio.Transport, on_lost: Callable[[], None]) -> None:
@@ -183,6 +212,9 @@ class GatewayRelay:
     def close(self) -> None:
         """Drop what is relayed, and relay no more: this gateway stops, and its members go to another one."""
         self._is_closed = True
+        for waiting in self._waiting:
+            if not waiting.expired():
+                waiting.reschedule(0)
         for task in self._deciding:
             task.cancel()
         for transport in tuple(self._open):

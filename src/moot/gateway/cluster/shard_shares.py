@@ -30,6 +30,8 @@ class Sharer(NamedTuple):
     refuses: Container[int] = ()
     # It hands over what it has, and ends.
     is_leaving: bool = False
+    # It begins with its share, and takes nobody in yet.
+    is_coming: bool = False
 
 
 class Moves(NamedTuple):
@@ -45,8 +47,8 @@ def server_of(shard: int, places: Mapping[str, str]) -> str | None:
 
 
 def chosen_of(shard: int, sharers: Mapping[str, Sharer]) -> str | None:
-    """The same of those that have told: one that stays and does not refuse, or else one that stays."""
-    staying = {name: each.place for name, each in sharers.items() if not each.is_leaving}
+    """The same of those that have told: one that is there and does not refuse, or else one that is there."""
+    staying = {name: each.place for name, each in sharers.items() if not (each.is_leaving or each.is_coming)}
     willing = {name: place for name, place in staying.items() if shard not in sharers[name].refuses}
     return server_of(shard, willing or staying)
 
@@ -56,9 +58,9 @@ def moves_of(
 ) -> Moves:
     """What the gateway of this name shall do. `began`: since when it serves what it serves.
 
-    Nothing if it is not among those that have told: then it does not reach the others.
+    Nothing if it is not among those that have told that they are there: then it does not reach the others.
     """
-    if own not in sharers:
+    if own not in sharers or sharers[own].is_coming:
         return Moves(frozenset(), {})
     begin, leave = set[int](), dict[int, str]()
     for shard in shards:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -59,9 +59,6 @@ class ShardSharing:
         self._refused: set[int] = set()
         # Those that it could not begin with: until when the next one has its turn.
         self._failed: dict[int, float] = {}
-        # Those whose gateways cannot be reached from here, and until when that is not looked at again.
-        self._unreachable: dict[int, float] = {}
-        self._due: set[int] = set()
         self._moving: set[int] = set()
         self._is_moved = asyncio.Event()
 
@@ -81,7 +78,7 @@ class ShardSharing:
         names = {node.name, *(name for name, _ in node.common.others_of(node.name))}
         while (left := until - time.monotonic()) > 0 and not self._exchange.sharers().keys() >= names:
             await self._exchange.wait_news(left)
-        sharers = self._exchange.sharers()
+        sharers = {name: each._replace(is_coming=False) for name, each in self._exchange.sharers().items()}
         return [index for index in range(1, len(node.shards)) if chosen_of(index, sharers) == node.name]
 
     async def run(self) -> None:
@@ -94,21 +91,16 @@ class ShardSharing:
         finally:
             await self._tasks.close()
 
-    def note_unreachable(self, index: int) -> None:
-        """Members of this shard are here, and none of those that tell to serve it can be reached."""
-        now = time.monotonic()
-        if now >= self._unreachable.get(index, 0.0):
-            self._unreachable[index] = now + self._node.config.gone_seconds
-            self._due.add(index)
-            self._exchange.news.set()
+    def note_unreachable(self, _index: int, gateways: Iterable[str]) -> None:
+        """These tell to serve a shard, and cannot be reached: those that are next begin with theirs."""
+        for each in gateways:
+            self._exchange.note_lost(each)
 
     def _moves(self) -> Moves:
         """What is to be done now, without that which is being done."""
         node = self._node
         began = {shard.index: shard.served_since for shard in node.served}
         begin, leave = moves_of(node.name, self._exchange.sharers(), range(1, len(node.shards)), began)
-        self._due -= began.keys()
-        begin |= self._due
         return Moves(
             frozenset() if self.is_leaving else begin - self._moving - self._failing(),
             {index: successor for index, successor in leave.items() if index not in self._moving},
@@ -129,7 +121,6 @@ class ShardSharing:
 
     def _start(self, moves: Moves) -> None:
         for index in moves.begin:
-            self._due.discard(index)
             self._tasks.start(self._move(index, None))
         for index, successor in moves.leave.items():
             self._tasks.start(self._move(index, successor))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from moot.errors import Refused
@@ -42,13 +43,13 @@ class ShardTakeover:
             for index in self._unserved_shards():
                 await self._take_over(index)
 
-    def note_unreachable(self, index: int) -> None:
+    def note_unreachable(self, index: int, _gateways: Iterable[str]) -> None:
         """Members of this shard are here, and none of those that tell to serve it can be reached."""
         now = time.monotonic()
         if now >= self._unreachable.get(index, 0.0):
             self._unreachable[index] = now + self._node.config.gone_seconds
             self._due.add(index)
-            self._exchange.news.set()
+            self._exchange.note_news()
 
     def _unserved_shards(self) -> list[int]:
         """Those that nobody serves, for so long that it is this gateway's turn."""

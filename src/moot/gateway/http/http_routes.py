@@ -19,7 +19,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from moot.config.gateway_config import GatewayConfig, HttpConfig
 from moot.errors import Refused
@@ -108,6 +108,12 @@ with <code>Authorization: Bearer TOKEN</code></li>
 </html>
 """
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+async def _answer_again(scope: Scope, receive: Receive, send: Send) -> None:
+    """By the route that was found for this request."""
+    response = await scope["endpoint"](Request(scope, receive, send))
+    await response(scope, receive, send)
 
 
 class Endpoints:
@@ -290,15 +296,20 @@ class Endpoints:
 
         return Route(path, guarded, methods=list(methods))
 
-    def relayed(self, request: Request, space: str | None = None) -> Response | None:
-        """What another gateway answers, for a space that is served there and not here; None: it is ours."""
+    def relayed(
+        self, request: Request, space: str | None = None, local: ASGIApp = _answer_again
+    ) -> Response | None:
+        """What another gateway answers, for a space that is served there and not here; None: it is ours.
+
+        `local` answers if it is served here a moment later.
+        """
         if self._relay is None:
             return None
         if space is None and request.url.path.startswith(_OF_ONE_SPACE):
             space = request.path_params.get("space") or request.query_params.get("space")
         is_relayed = RELAYED_HEADER.decode() in request.headers
         found = self._relay.relayed_space(space, is_relayed=is_relayed, peer=address_of(request))
-        return None if found is None else RelayedResponse(self._relay, found)
+        return None if found is None else RelayedResponse(self._relay, found, local)
 
     def relay_read(self, request: Request, space: str, body: Json) -> Response | None:
         """The same for a request that names no space, when its body has been read."""
@@ -307,10 +318,10 @@ class Endpoints:
             found.body_read = b"" if body is None else msgspec.json.encode(body)
         return found
 
-    def relayed_app(self, scope: Scope, space: str) -> Response | None:
+    def relayed_app(self, scope: Scope, space: str, local: ASGIApp) -> Response | None:
         """The same for an application that is served at a path of this gateway for one space."""
         request = Request(scope)
-        answer = self.relayed(request, space)
+        answer = self.relayed(request, space, local)
         if answer is None or self.readiness.phase != "running":
             return None
         stranger = self.origin_policy.check(request.headers.get("host"), request.headers.get("origin"))

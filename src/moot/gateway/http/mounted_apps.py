@@ -19,7 +19,7 @@ class MountedApps:
         self,
         own: ASGIApp,
         reserved: Mapping[str, str],
-        relayed: Callable[[Scope, str], ASGIApp | None] = lambda *_: None,
+        relayed: Callable[[Scope, str, ASGIApp], ASGIApp | None] = lambda *_: None,
     ) -> None:
         """`reserved`: the space of each path. `relayed`: what answers instead if that is not served here."""
         self._own = own
@@ -38,6 +38,6 @@ class MountedApps:
             await self._own(scope, receive, send)
             return
         space = self._spaces.get(path)
-        relayed = None if space is None else self._relayed(scope, space)
-        app = relayed or self._apps[path] or denied(AccessDenied(503, _NOT_YET, retry_after=1))
-        await app(scope, receive, send)
+        own = self._apps[path] or denied(AccessDenied(503, _NOT_YET, retry_after=1))
+        relayed = None if space is None else self._relayed(scope, space, own)
+        await (relayed or own)(scope, receive, send)

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import httptools
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moot.errors import OutcomeUnknown, Refused, Unavailable
 from moot.gateway.access import AccessDenied
@@ -38,8 +38,10 @@ _MAX_HEAD_BYTES: Final = 64 << 10
 class RelayedResponse(Response):
     """Sent by Starlette as any other one."""
 
-    def __init__(self, relay: GatewayRelay, space: str) -> None:
+    def __init__(self, relay: GatewayRelay, space: str, local: ASGIApp) -> None:
+        """`local` answers if the space is served here by then."""
         super().__init__()
+        self._local = local
         self._relay = relay
         self._space = space
         # Of a request that named no space until it was read.
@@ -62,12 +64,16 @@ class RelayedResponse(Response):
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=BUFFER_BYTES, loop=loop)
         try:
-            transport, protocol = await self._relay.open(
+            opened = await self._relay.open(
                 self._space, head, scope["client"][0], lambda: asyncio.StreamReaderProtocol(reader, loop=loop)
             )
         except Unavailable as refusal:
             await denied(AccessDenied(503, refusal.message, retry_after=1))(scope, receive, send)
             return
+        if opened is None:
+            await self._local(scope, receive, send)
+            return
+        transport, protocol = opened
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         answer = _Answer(send, has_body=scope["method"] != "HEAD")
         if not is_large:

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import nats
@@ -36,8 +36,10 @@ _PING_SECONDS: Final = 0.5
 # A start that reaches no server for so long fails: servers that start as well elect their leaders first.
 CONNECT_SECONDS: Final = 30.0
 _REQUEST_SECONDS: Final = 3.0
-# While JetStream elects a leader, up to 9 s, it answers nothing.
-_TRIES: Final = 10
+# While JetStream elects a leader, up to 9 s, it answers nothing, not even later. So it is asked again soon;
+# each time it has longer, since a server may only be slow.
+TRY_SECONDS: Final = (0.5, 1.0, *[_REQUEST_SECONDS] * 8)
+_TRIES: Final = len(TRY_SECONDS)
 # JetStream's own codes.
 _NO_PEERS: Final = frozenset({10005, 10074})
 _OVERLAP: Final = 10065
@@ -251,13 +253,14 @@ async def _find_or_make(
         await asyncio.sleep(RECONNECT_SECONDS)
 
 
-async def retry(ask: Callable[[], Awaitable[T]]) -> T:
-    """JetStream answers nothing while it elects a leader."""
-    for left in range(_TRIES, 0, -1):
+async def retry(ask: Callable[[], Awaitable[T]], *, times: Sequence[float | None] = TRY_SECONDS) -> T:
+    """JetStream answers nothing while it elects a leader. `times`: for each try; None: it ends by itself."""
+    for left, seconds in zip(range(len(times), 0, -1), times, strict=True):
         try:
-            return await ask()
+            async with asyncio.timeout(seconds):
+                return await ask()
         except (
-            nats.errors.TimeoutError,
+            TimeoutError,
             nats.errors.NoRespondersError,
             nats.js.errors.ServiceUnavailableError,
             nats.js.errors.NoStreamResponseError,

@@ -40,6 +40,10 @@ class ServedShards(msgspec.Struct, frozen=True):
     place: str = ""
     refuses: frozenset[int] = frozenset()
     is_leaving: bool = False
+    # It does not take anybody in yet.
+    is_coming: bool = False
+    # Gateways that it has just failed to reach.
+    lost: frozenset[str] = frozenset()
 
 
 _decoder: Final = msgspec.json.Decoder(ServedShards)
@@ -55,17 +59,30 @@ class ServedExchange:
         self._told: dict[str, tuple[float, ServedShards]] = {}
         # Since when each has told so of a shard without a break.
         self._since: dict[str, dict[int, float]] = {}
-        self._addresses: dict[str, tuple[RelayAddress, frozenset[int]]] = {}
+        # Those that somebody failed to reach: until when nothing is expected of them.
+        self._lost_until: dict[str, float] = {}
+        self._to_tell_lost: set[str] = set()
         self._is_changed = asyncio.Event()
         self._changed_at = 0.0
         # Set by what others tell, and at each change of our own.
-        self.news = asyncio.Event()
+        self._news = asyncio.Event()
+        # The same for all who wait: each has the next one.
+        self._moved = asyncio.Event()
 
     async def wait_news(self, seconds: float) -> None:
         """Wait for news, for so long at most."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.news.wait(), seconds)
-        self.news.clear()
+            await asyncio.wait_for(self._news.wait(), seconds)
+        self._news.clear()
+
+    async def wait_moved(self) -> None:
+        """Wait until another gateway has told something, or this one serves something else."""
+        await self._moved.wait()
+
+    def note_news(self) -> None:
+        self._news.set()
+        self._moved.set()
+        self._moved = asyncio.Event()
 
     async def start(self, tasks: TaskSet) -> None:
         await self._client.subscribe(self._subject, cb=self._take)
@@ -75,7 +92,28 @@ class ServedExchange:
         """What this gateway serves is different now."""
         self._changed_at = time.monotonic()
         self._is_changed.set()
-        self.news.set()
+        self.note_news()
+
+    def note_lost(self, gateway: str) -> None:
+        """It cannot be reached from here: others need not wait until they hear it no more.
+
+        They may be right to begin with its shards. One that is there tells so again, and is believed later.
+        """
+        if not self._is_lost(gateway):
+            self._lose(gateway)
+            self._to_tell_lost.add(gateway)
+            self._is_changed.set()
+            self.note_news()
+
+    def _lose(self, gateway: str) -> None:
+        self._lost_until[gateway] = time.monotonic() + FRESH_SECONDS
+        if gateway in self._told:
+            # Of the process that may be started there it says nothing.
+            at, told = self._told[gateway]
+            self._told[gateway] = at, msgspec.structs.replace(told, shards=frozenset())
+
+    def _is_lost(self, gateway: str) -> bool:
+        return self._lost_until.get(gateway, 0.0) > time.monotonic()
 
     def served_by(self, gateway: str) -> frozenset[int] | None:
         """The shards that a gateway serves; None if that is not known.
@@ -93,21 +131,29 @@ class ServedExchange:
     def sharers(self) -> dict[str, Sharer]:
         """Those that have told a moment ago, this one among them as long as it reaches them."""
         return {
-            name: Sharer(told.place or name, at, self._since[name], told.refuses, told.is_leaving)
+            name: Sharer(
+                told.place or name, at, self._since[name], told.refuses, told.is_leaving, told.is_coming
+            )
             for name, (at, told) in self._fresh()
         }
 
     def _fresh(self) -> list[tuple[str, tuple[float, ServedShards]]]:
         since = time.monotonic() - FRESH_SECONDS
-        return [each for each in self._told.items() if each[1][0] > since]
+        return [each for each in self._told.items() if each[1][0] > since and not self._is_lost(each[0])]
 
     def address_of(self, gateway: str, shard: int) -> RelayAddress | None:
         """How a gateway is reached that told to serve this shard, however long ago."""
-        address, shards = self._addresses.get(gateway, (None, frozenset()))
-        return address if shard in shards else None
+        _, told = self._told.get(gateway, (0.0, None))
+        return None if told is None or shard not in told.shards or self._is_lost(gateway) else told.address
 
     def told_address(self, gateway: str) -> RelayAddress | None:
-        return self._addresses.get(gateway, (None, frozenset()))[0]
+        _, told = self._told.get(gateway, (0.0, None))
+        return None if told is None else told.address
+
+    def place_of(self, gateway: str) -> str:
+        """What its share is drawn from, as far as is known."""
+        _, told = self._told.get(gateway, (0.0, None))
+        return told.place or gateway if told is not None else gateway
 
     def tell_now(self) -> None:
         self._is_changed.set()
@@ -119,25 +165,28 @@ class ServedExchange:
             log.warning("what a gateway serves cannot be read")
             return
         self.note(told)
-        self.news.set()
+        self.note_news()
 
     def note(self, told: ServedShards) -> None:
         """A gateway has told this now."""
         if told.gateway in self._told or len(self._told) < _MAX_GATEWAYS:
             now = time.monotonic()
+            for lost in told.lost & self._told.keys():
+                self._lose(lost)
             before, _ = self._told.get(told.gateway, (0.0, None))
             kept = self._since.get(told.gateway, {}) if before > now - FRESH_SECONDS else {}
             self._since[told.gateway] = {shard: kept.get(shard, now) for shard in told.shards}
             self._told[told.gateway] = now, told
-            if told.address is not None:
-                self._addresses[told.gateway] = told.address, told.shards
 
     async def _tell(self) -> None:
         while True:
             self._is_changed.clear()
             if self._client.is_connected:
+                lost = frozenset(self._to_tell_lost)
+                told = msgspec.structs.replace(self._own(), lost=lost)
                 try:
-                    await self._client.publish(self._subject, msgspec.json.encode(self._own()))
+                    await self._client.publish(self._subject, msgspec.json.encode(told))
+                    self._to_tell_lost -= lost
                 except NATS_FAULTS as fault:
                     log.debug("shards not told", extra={"fault": repr(fault)})
             try:

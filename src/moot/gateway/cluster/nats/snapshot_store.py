@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import logging
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -13,14 +15,13 @@ import nats.js.errors
 from nats.js.api import ObjectMeta, ObjectMetaOptions
 from nats.js.object_store import OBJ_DEFAULT_CHUNK_SIZE, ObjectStore
 
-from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS, ClusterConnection, retry
+from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS, TRY_SECONDS, ClusterConnection, retry
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
 
 # What a message has beside its part.
 _HEADER_BYTES: Final = 512
-_PART_SECONDS: Final = 3.0
 
 
 class ShardSnapshot(NamedTuple):
@@ -50,7 +51,9 @@ class SnapshotStore:
         found: list[ShardSnapshot] = []
         for place in (0, 1):
             try:
-                encoded = await retry(partial(self._get, f"{shard}-{place}"))
+                get = partial(self._get, f"{shard}-{place}", iter(TRY_SECONDS))
+                # A large one takes as long as it takes.
+                encoded = await retry(get, times=[None] * len(TRY_SECONDS))
             except nats.js.errors.ObjectNotFoundError:
                 continue
             except NATS_FAULTS as fault:
@@ -60,15 +63,19 @@ class SnapshotStore:
             found.append(ShardSnapshot(fields.pop("position"), fields))
         return max(found, key=lambda each: each.position, default=None)
 
-    async def _get(self, name: str) -> bytes:
-        """Raises TimeoutError when nobody answers, as while a leader is elected, and when it is replaced
-        meanwhile: the client's own `get` would wait for ever for parts that were removed."""
-        info = await self._store.get_info(name)
-        parts = await self._context.subscribe(f"$O.{self._bucket}.C.{info.nuid}", ordered_consumer=True)
+    async def _get(self, name: str, times: Iterator[float]) -> bytes:
+        """`times`: for each answer, by try. Raises TimeoutError when nobody answers, as while a leader is
+        elected, and when it is replaced meanwhile: the client's own `get` would wait for ever for parts that
+        were removed."""
+        seconds = next(times)
+        async with asyncio.timeout(seconds):
+            info = await self._store.get_info(name)
+        async with asyncio.timeout(seconds):
+            parts = await self._context.subscribe(f"$O.{self._bucket}.C.{info.nuid}", ordered_consumer=True)
         found: list[bytes] = []
         try:
             while sum(map(len, found)) < (info.size or 0):
-                found.append((await parts.next_msg(_PART_SECONDS)).data)
+                found.append((await parts.next_msg(seconds)).data)
         finally:
             await parts.unsubscribe()
         encoded = b"".join(found)
