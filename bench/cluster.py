@@ -51,6 +51,7 @@ _WINDOW = 64
 _JOINS_AT_ONCE = 30
 # Gateways that come leave each share at one of them after some seconds.
 _SHARED_SECONDS = 90
+_LOOK_SECONDS = 1.0
 # Longer than that something is wrong, however busy the machine is.
 _ROUND_SECONDS = 300
 _runs = itertools.count(1)
@@ -178,7 +179,12 @@ class Sender:
 
 
 async def measure(
-    cluster: Cluster, tally: Tally, senders: Sequence[Sender], heard: int, messages: int
+    cluster: Cluster,
+    tally: Tally,
+    clients: Sequence[Client],
+    senders: Sequence[Sender],
+    heard: int,
+    messages: int,
 ) -> Cost:
     tally.enough, tally.done = tally.seen + heard, asyncio.get_running_loop().create_future()
     before, nats = [each.cpu_seconds for each in cluster.processes], cluster.nats_seconds()
@@ -186,7 +192,11 @@ async def measure(
     for sender in senders:
         sender.start()
     async with asyncio.timeout(_ROUND_SECONDS):
-        await tally.done
+        while not tally.done.done():
+            await asyncio.wait([tally.done], timeout=_LOOK_SECONDS)
+            for client in clients:
+                # What came right before a ping is not counted as it comes.
+                client.count()
     seconds = time.monotonic() - start
     # Heartbeats of a second are in it, as they are in a quiet one.
     took = [each.cpu_seconds - was for each, was in zip(cluster.processes, before, strict=True)]
@@ -247,7 +257,7 @@ async def rounds(
     costs, heard = list[Cost](), messages * len(clients)
     for _ in range(1 + ROUNDS):
         sending = [Sender(each, messages, window) for each in senders]
-        costs.append(await measure(cluster, tally, sending, heard, messages * len(senders)))
+        costs.append(await measure(cluster, tally, clients, sending, heard, messages * len(senders)))
     await _close(clients)
     return costs[1:]
 
@@ -278,7 +288,7 @@ async def take_in(folder: Path, snapshot_inputs: int) -> tuple[float, float]:
     async with running(folder, 1, snapshot_inputs) as cluster:
         tally = Tally()
         clients = await connected(cluster.url(0, "log"), ["sender"], tally)
-        await measure(cluster, tally, [Sender(clients[0], RECORDS, 256)], RECORDS, RECORDS)
+        await measure(cluster, tally, clients, [Sender(clients[0], RECORDS, 256)], RECORDS, RECORDS)
         await _close(clients)
         assert cluster._servers is not None
         start = time.monotonic()
