@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 from moot.protocol.operation import Json
-from moot.xprotocol.grammar.regex import (
+from moot.xprotocol.grammar.language.regex import (
     Anchor,
     Char,
     Choice,

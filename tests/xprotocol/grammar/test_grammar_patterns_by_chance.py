@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar import compile_grammar
-from moot.xprotocol.grammar.automata import matches
-from moot.xprotocol.grammar.pattern_search import search_language
-from moot.xprotocol.grammar.regex import PatternUnsupported
+from moot.xprotocol.grammar.language.automata import matches
+from moot.xprotocol.grammar.language.pattern_search import search_language
+from moot.xprotocol.grammar.language.regex import PatternUnsupported
 from tests.examples import examples
 from tests.xprotocol.grammar.checking import assert_exact
 from tests.xprotocol.grammar.judges import LlamaCpp

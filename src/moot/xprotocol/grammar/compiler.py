@@ -10,12 +10,12 @@ from moot.protocol.operation import Json
 from moot.xprotocol.grammar.arrays import array
 from moot.xprotocol.grammar.gbnf_writer import has_recursion, level, pruned, write
 from moot.xprotocol.grammar.grammar_limits import PLACES
-from moot.xprotocol.grammar.integers import integer
 from moot.xprotocol.grammar.json_rules import free_string, unlexed_whitespace, whitespace
 from moot.xprotocol.grammar.member_names import Shape, declared_schemas, shape_of
 from moot.xprotocol.grammar.notes import GrammarRefused, Notes
-from moot.xprotocol.grammar.number_bounds import NumberBounds
-from moot.xprotocol.grammar.numbers import fraction, number
+from moot.xprotocol.grammar.number.integers import integer
+from moot.xprotocol.grammar.number.number_bounds import NumberBounds
+from moot.xprotocol.grammar.number.numbers import fraction, number
 from moot.xprotocol.grammar.objects import object_
 from moot.xprotocol.grammar.rule_book import (
     NEVER,

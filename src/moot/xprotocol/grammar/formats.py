@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from moot.xprotocol.grammar.languages import Language
-from moot.xprotocol.grammar.pattern_search import search_language
+from moot.xprotocol.grammar.language.languages import Language
+from moot.xprotocol.grammar.language.pattern_search import search_language
 
 # RFC 3339 5.6 and 5.7: months have their lengths, February 29 comes in leap years.
 _LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"

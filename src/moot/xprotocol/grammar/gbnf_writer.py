@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
-from moot.xprotocol.grammar.charsets import LAST, CharSet
 from moot.xprotocol.grammar.grammar_limits import NESTING, TEXT_CHARACTERS
+from moot.xprotocol.grammar.language.charsets import LAST, CharSet
 from moot.xprotocol.grammar.notes import GrammarRefused
 from moot.xprotocol.grammar.rule_book import (
     EMPTY,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from moot.xprotocol.grammar.charsets import (
+from moot.xprotocol.grammar.language.charsets import (
     CONTROLS,
     EVERY,
     HEX,

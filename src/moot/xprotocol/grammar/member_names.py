@@ -9,12 +9,12 @@ from fractions import Fraction
 from itertools import product
 
 from moot.protocol.operation import Json
-from moot.xprotocol.grammar.automata import TooLarge, matches
 from moot.xprotocol.grammar.grammar_limits import NAME_PATTERNS
-from moot.xprotocol.grammar.languages import Language, Not
-from moot.xprotocol.grammar.number_bounds import NumberBounds
-from moot.xprotocol.grammar.pattern_search import search_language
-from moot.xprotocol.grammar.regex import PatternUnsupported
+from moot.xprotocol.grammar.language.automata import TooLarge, matches
+from moot.xprotocol.grammar.language.languages import Language, Not
+from moot.xprotocol.grammar.language.pattern_search import search_language
+from moot.xprotocol.grammar.language.regex import PatternUnsupported
+from moot.xprotocol.grammar.number.number_bounds import NumberBounds
 from moot.xprotocol.grammar.rule_book import NEVER, Expr, RuleBook, alt
 from moot.xprotocol.grammar.schema import ALL_TYPES, Library, Schema, SchemaId, to_fraction
 from moot.xprotocol.grammar.schema_merge import ways

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from moot.protocol.operation import Json
-from moot.xprotocol.grammar.number_bounds import NumberBounds
+from moot.xprotocol.grammar.number.number_bounds import NumberBounds
 from moot.xprotocol.grammar.schema import ALL_TYPES, FREE, Library, Schema, SchemaId
 from moot.xprotocol.grammar.values import identity, same_values, type_of
 

@@ -11,9 +11,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from moot.xprotocol.grammar.automata import Work
-from moot.xprotocol.grammar.charsets import CharSet
 from moot.xprotocol.grammar.grammar_limits import BLOCK, REPETITIONS, RULES
+from moot.xprotocol.grammar.language.automata import Work
+from moot.xprotocol.grammar.language.charsets import CharSet
 from moot.xprotocol.grammar.notes import GrammarRefused
 
 

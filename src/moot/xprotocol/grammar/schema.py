@@ -18,7 +18,7 @@ from typing import NewType
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar.grammar_limits import SCHEMA_BYTES, SCHEMA_DEPTH, SCHEMA_NODES
 from moot.xprotocol.grammar.notes import GrammarRefused, Notes
-from moot.xprotocol.grammar.number_bounds import NumberBounds
+from moot.xprotocol.grammar.number.number_bounds import NumberBounds
 from moot.xprotocol.grammar.schema_references import Location, Reference, Resources
 
 SchemaId = NewType("SchemaId", int)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from moot.protocol.operation import Json
-from moot.xprotocol.grammar.number_bounds import NumberBounds
+from moot.xprotocol.grammar.number.number_bounds import NumberBounds
 from moot.xprotocol.grammar.schema import (
     FREE,
     TYPES,

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from moot.xprotocol.grammar.automata import TooLarge, automaton, matches
-from moot.xprotocol.grammar.charsets import EVERY, chars
 from moot.xprotocol.grammar.formats import format_language, format_note
 from moot.xprotocol.grammar.grammar_limits import COUNT, PATTERN_CHARACTERS
 from moot.xprotocol.grammar.json_rules import QUOTE, free_character, free_string, one_token, spelled
-from moot.xprotocol.grammar.languages import (
+from moot.xprotocol.grammar.language.automata import TooLarge, automaton, matches
+from moot.xprotocol.grammar.language.charsets import EVERY, chars
+from moot.xprotocol.grammar.language.languages import (
     Both,
     Concatenation,
     Either,
@@ -28,10 +28,10 @@ from moot.xprotocol.grammar.languages import (
     length_between,
     with_length,
 )
-from moot.xprotocol.grammar.pattern_search import search_language
-from moot.xprotocol.grammar.regex import PatternUnsupported
+from moot.xprotocol.grammar.language.pattern_search import search_language
+from moot.xprotocol.grammar.language.regex import PatternUnsupported
+from moot.xprotocol.grammar.language.states import from_automaton
 from moot.xprotocol.grammar.rule_book import NEVER, Expr, RuleBook, alt, joined, seq
-from moot.xprotocol.grammar.states import from_automaton
 
 Note = Callable[[str], None]
 _LARGE_CHOICE = 4

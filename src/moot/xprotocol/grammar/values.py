@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar.json_rules import literal_string, one_token, whitespace
-from moot.xprotocol.grammar.numbers import literal_number
+from moot.xprotocol.grammar.number.numbers import literal_number
 from moot.xprotocol.grammar.rule_book import Expr, Lit, RuleBook, seq
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from moot.xprotocol.grammar.charsets import CharSet, partition
 from moot.xprotocol.grammar.grammar_limits import AUTOMATON_STATES, AUTOMATON_STEPS, AUTOMATON_WORK
-from moot.xprotocol.grammar.languages import Both, Concatenation, Either, Language, Many, Not, One
+from moot.xprotocol.grammar.language.charsets import CharSet, partition
+from moot.xprotocol.grammar.language.languages import Both, Concatenation, Either, Language, Many, Not, One
 
 
 class TooLarge(Exception):

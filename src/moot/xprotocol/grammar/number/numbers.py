@@ -13,7 +13,14 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
-from moot.xprotocol.grammar.decimals import (
+from moot.xprotocol.grammar.grammar_limits import (
+    INTEGER_DIGITS,
+    LARGEST_DOUBLE,
+    LEADING_ZEROS,
+    NEARLY_LARGEST_DOUBLE,
+    SMALLEST_DOUBLE,
+)
+from moot.xprotocol.grammar.number.decimals import (
     every_number,
     exponents,
     not_whole,
@@ -22,16 +29,9 @@ from moot.xprotocol.grammar.decimals import (
     scientific,
     zero,
 )
-from moot.xprotocol.grammar.grammar_limits import (
-    INTEGER_DIGITS,
-    LARGEST_DOUBLE,
-    LEADING_ZEROS,
-    NEARLY_LARGEST_DOUBLE,
-    SMALLEST_DOUBLE,
-)
-from moot.xprotocol.grammar.integers import bounded_scientific, integer
-from moot.xprotocol.grammar.multiples import multiples
-from moot.xprotocol.grammar.number_bounds import NumberBounds
+from moot.xprotocol.grammar.number.integers import bounded_scientific, integer
+from moot.xprotocol.grammar.number.multiples import multiples
+from moot.xprotocol.grammar.number.number_bounds import NumberBounds
 from moot.xprotocol.grammar.rule_book import NEVER, Expr, Lit, Rep, RuleBook, alt, joined, opt, seq
 from moot.xprotocol.grammar.strings import Note
 

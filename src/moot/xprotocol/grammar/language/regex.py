@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeAlias
 
-from moot.xprotocol.grammar.charsets import (
+from moot.xprotocol.grammar.grammar_limits import COUNT, PATTERN_DEPTH
+from moot.xprotocol.grammar.language.charsets import (
     DIGITS,
     EVERY,
     NEWLINES,
@@ -22,7 +23,6 @@ from moot.xprotocol.grammar.charsets import (
     chars,
     charset,
 )
-from moot.xprotocol.grammar.grammar_limits import COUNT, PATTERN_DEPTH
 
 
 class PatternUnsupported(Exception):

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from moot.xprotocol.grammar.automata import Automaton, TooLarge, smallest
-from moot.xprotocol.grammar.charsets import chars
-from moot.xprotocol.grammar.decimals import digit, every_whole, point_zeros
 from moot.xprotocol.grammar.grammar_limits import (
     DECIMAL_PLACES,
     DIVISION_STATES,
@@ -20,9 +17,12 @@ from moot.xprotocol.grammar.grammar_limits import (
     MULTIPLE_DIGITS,
     REMAINDERS,
 )
-from moot.xprotocol.grammar.number_bounds import NumberBounds
+from moot.xprotocol.grammar.language.automata import Automaton, TooLarge, smallest
+from moot.xprotocol.grammar.language.charsets import chars
+from moot.xprotocol.grammar.language.states import chain
+from moot.xprotocol.grammar.number.decimals import digit, every_whole, point_zeros
+from moot.xprotocol.grammar.number.number_bounds import NumberBounds
 from moot.xprotocol.grammar.rule_book import NEVER, Expr, Lit, Rep, RuleBook, alt, joined, opt
-from moot.xprotocol.grammar.states import chain
 
 _CHARACTERS = "0123456789."
 # Before anything, after a leading zero, among the digits before the point, after the point.

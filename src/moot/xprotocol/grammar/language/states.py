@@ -6,10 +6,10 @@ engines with a lexer, which cut at recursion. A large one becomes a rule per sta
 
 from __future__ import annotations
 
-from moot.xprotocol.grammar.automata import Automaton, TooLarge
-from moot.xprotocol.grammar.charsets import NONE, CharSet
 from moot.xprotocol.grammar.grammar_limits import AUTOMATON_DEPTH, FOLDED_STATES, FOLDED_WAYS
 from moot.xprotocol.grammar.json_rules import QUOTE, spelled
+from moot.xprotocol.grammar.language.automata import Automaton, TooLarge
+from moot.xprotocol.grammar.language.charsets import NONE, CharSet
 from moot.xprotocol.grammar.rule_book import EMPTY, NEVER, Expr, Ref, RuleBook, alt, joined, seq
 
 _START, _END = -1, -2

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from moot.xprotocol.grammar.charsets import EVERY, NONE, CharSet
+from moot.xprotocol.grammar.language.charsets import EVERY, NONE, CharSet
 
 
 @dataclass(frozen=True, slots=True)

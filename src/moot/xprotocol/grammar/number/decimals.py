@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from moot.xprotocol.grammar.charsets import CharSet, charset
 from moot.xprotocol.grammar.grammar_limits import (
     INTEGER_DIGITS,
     LARGEST_DOUBLE,
@@ -16,6 +15,7 @@ from moot.xprotocol.grammar.grammar_limits import (
     NEARLY_LARGEST_DOUBLE,
     SMALLEST_DOUBLE,
 )
+from moot.xprotocol.grammar.language.charsets import CharSet, charset
 from moot.xprotocol.grammar.rule_book import EMPTY, NEVER, Chars, Expr, Lit, Rep, alt, joined, opt
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from moot.xprotocol.grammar.decimals import (
+from moot.xprotocol.grammar.grammar_limits import INTEGER_DIGITS, LISTED_MULTIPLES
+from moot.xprotocol.grammar.number.decimals import (
     ANY,
     LARGEST_EXPONENT,
     MANTISSA_DIGITS,
@@ -21,9 +22,8 @@ from moot.xprotocol.grammar.decimals import (
     whole_numbers,
     zero,
 )
-from moot.xprotocol.grammar.grammar_limits import INTEGER_DIGITS, LISTED_MULTIPLES
-from moot.xprotocol.grammar.multiples import multiples
-from moot.xprotocol.grammar.number_bounds import NumberBounds
+from moot.xprotocol.grammar.number.multiples import multiples
+from moot.xprotocol.grammar.number.number_bounds import NumberBounds
 from moot.xprotocol.grammar.rule_book import NEVER, Expr, Lit, Rep, RuleBook, alt, joined, opt, seq
 from moot.xprotocol.grammar.strings import Note
 

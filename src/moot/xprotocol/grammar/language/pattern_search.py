@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import assert_never
 
-from moot.xprotocol.grammar.charsets import ASCII, EVERY, NOT_ASCII, WORD, CharSet, charset
 from moot.xprotocol.grammar.grammar_limits import PATTERN_BRANCHES
-from moot.xprotocol.grammar.languages import (
+from moot.xprotocol.grammar.language.charsets import ASCII, EVERY, NOT_ASCII, WORD, CharSet, charset
+from moot.xprotocol.grammar.language.languages import (
     ANYTHING,
     NO_TEXT,
     NOTHING,
@@ -28,7 +28,7 @@ from moot.xprotocol.grammar.languages import (
     many,
     shortest,
 )
-from moot.xprotocol.grammar.regex import (
+from moot.xprotocol.grammar.language.regex import (
     Anchor,
     Char,
     Choice,

@@ -1,0 +1,1 @@
+"""Regular languages: patterns, character sets, automata, and how they become rules."""

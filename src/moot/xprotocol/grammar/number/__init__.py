@@ -1,0 +1,1 @@
+"""Numbers within bounds: ranges of digits, integers, multiples of a unit."""
