@@ -153,7 +153,7 @@ def test_the_journal_is_one_word_or_a_section(tmp_path: Path, word: str, mode: s
         ("max_minted_token_seconds: 0", "gateway.max_minted_token_seconds: "),
         ("max_minted_token_seconds: .nan", "gateway.max_minted_token_seconds: "),
         ("max_minted_token_seconds: .inf", "gateway.max_minted_token_seconds: "),
-        ("host: ''", "gateway.host: "),
+        ("host: ''", "gateway.host: must be text of at least 1 character"),
         ("data: 3", "gateway.data: expected a path"),
         ("allowed_hosts: x", "gateway.allowed_hosts: must be a list, not text"),
         ("allowed_hosts: [x, 1]", "gateway.allowed_hosts[1]: must be text, not a whole number"),

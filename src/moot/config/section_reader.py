@@ -45,6 +45,7 @@ _TYPES: Final = {
 _RANGES: Final = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
 _WRONG_TYPE: Final = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
 _OUT_OF_RANGE: Final = re.compile(r"Expected `([^`]+)` (<=|>=|<|>) (\S+)")
+_LENGTH: Final = re.compile(r"Expected `str` of length (<=|>=) (\d+)")
 # A key is a word or a name; longer ones are cut in messages.
 _KEY_CHARS: Final = 64
 
@@ -210,6 +211,8 @@ def _in_words(fault: str) -> str:
         return f"must be {wanted}, not {_TYPES.get(found[2], found[2])}"
     if found := _OUT_OF_RANGE.fullmatch(fault):
         return f"must be {_TYPES.get(found[1], found[1])}, {_RANGES[found[2]]} {found[3]}"
+    if found := _LENGTH.fullmatch(fault):
+        return f"must be text of {_RANGES[found[1]]} {found[2]} character{'s' * (found[2] != '1')}"
     return f"{fault[:1].lower()}{fault[1:]}"
 
 
