@@ -93,13 +93,15 @@ class ReceivedEnvelopes:
         def wanted(envelope: Envelope) -> bool:
             return envelope.kind == what if isinstance(what, str) else what(envelope)
 
-        async with bounded():
-            while True:
-                found = [envelope for envelope in self.envelopes if wanted(envelope)]
-                if len(found) >= count:
-                    return found[count - 1]
-                self._news.clear()
-                await self._news.wait()
+        try:
+            async with bounded():
+                while len(found := [envelope for envelope in self.envelopes if wanted(envelope)]) < count:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            heard = "".join(f"\n{each.sender} {each.kind} {each.payload}"[:300] for each in self.envelopes)
+            raise AssertionError(f"{what} did not come; what came:{heard}") from None
+        return found[count - 1]
 
 
 @asynccontextmanager
