@@ -82,7 +82,6 @@ def config(journal: str | dict[str, Any] = "on", *, names: list[str] | None = No
             "data": "data",
             "journal": journal,
             "max_connections_per_address": 0,
-            "joins_per_second": 0,
         },
         "spaces": {"bench": {"participants": participants, "limits": limits}},
     }

@@ -18,8 +18,7 @@ MEMBERS_PER_SPACE = 100
 # What a process needs besides its connections: files, pipes, the journals and folders of its spaces.
 _OTHER_FILES = 512
 
-# A burst of joins that no gateway refuses: five seconds of `JOINS_PER_SECOND`, less some.
-JOINS = 200
+JOINS = 400
 FLOW_PER_SECOND = 1_000
 LISTENERS = 10
 

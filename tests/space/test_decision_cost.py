@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
-from types import FrameType
 
 import orjson
 
@@ -18,6 +16,7 @@ from moot.space.config import ParticipantConfig, SessionId, SpaceConfig
 from moot.space.effects import Deliver
 from moot.space.members.member import Options
 from moot.space.space import Space
+from tests.counted_work import function_calls
 from tests.rows import for_each_row
 
 ALICE, BOB = SessionId("alice"), SessionId("bob")
@@ -50,21 +49,6 @@ def messages(dialect: DialectName, kind: str) -> Iterator[bytes]:
             },
         }
         yield orjson.dumps(fields)
-
-
-def function_calls(run: Callable[[], object]) -> int:
-    made = 0
-
-    def note(_frame: FrameType, event: str, _what: object) -> None:
-        nonlocal made
-        made += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return made
 
 
 @for_each_row(
