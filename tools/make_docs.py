@@ -57,10 +57,8 @@ from moot.xprotocol.adapter.config.adapter_settings import (
     McpServerSettings,
     RelaySection,
 )
-from moot.xprotocol.adapter.config.source_loader import _McpEntry
 from moot.xprotocol.adapter.config.source_settings import McpSource, XProtocolSource
 from moot.xprotocol.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
-from moot.xprotocol.contracts.source_overrides import SourceSettings
 from tools import conformance_report as report
 from tools.rulings import link_rulings
 from tools.sdk_reference import sdk_page
@@ -234,8 +232,7 @@ def adapter_page() -> str:
     sections: dict[str, tuple[type[msgspec.Struct], ...]] = {
         "identity": (IdentitySettings,),
         "relay": (RelaySection,),
-        # As it is written, and what it comes to, which has the reasons.
-        "mcp_sources[]": (_McpEntry, McpSource, SourceSettings),
+        "mcp_sources[]": (McpSource,),
         "xprotocol_sources[]": (XProtocolSource,),
         "mcp_server": (McpServerSettings,),
         "discovery": (DiscoverySettings,),

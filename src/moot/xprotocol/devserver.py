@@ -227,8 +227,8 @@ def _all_capabilities(settings: AdapterSettings) -> Scopes:
     """All capabilities that a contract could require; names outside the namespaces come from the file."""
     found = {f"{namespace}.*" for namespace in settings.namespaces}
     for source in settings.mcp_sources:
-        found |= set(source.translation.capabilities)
-        overrides = source.translation.schema_overrides.values()
+        found |= set(source.capabilities)
+        overrides = source.schema_overrides.values()
         found |= {each.required_capability for each in overrides if each.required_capability is not None}
     return frozenset(found)
 

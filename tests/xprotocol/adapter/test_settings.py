@@ -82,15 +82,15 @@ def test_every_key_of_the_document_arrives_where_it_is_meant(tmp_path: Path) -> 
         "shelf-server", "--mode", "read write", "/srv/shelves", "--verbose", "two words",
     )  # fmt: skip
     assert shelves.env == {"SHELF_DIR": "/srv/shelves"}
-    override = shelves.translation.schema_overrides["read_shelf"]
+    override = shelves.schema_overrides["read_shelf"]
     assert override.required_capability == "org.example.shelves.read"
     assert override.semantic.example_inputs == ({"shelf": "A-7"},)
-    assert shelves.translation.schema_overrides["do_it"].semantic.intent_verbs == ("book", "move")
+    assert shelves.schema_overrides["do_it"].semantic.intent_verbs == ("book", "move")
     assert (suppliers.transport, suppliers.url) == ("sse", "https://suppliers.example.org/sse")
     assert suppliers.auth == BearerAuth(token=Secret("s3cret-of-suppliers"))
     assert suppliers.requests_per_minute == 30
-    assert orders.translation.tool_allowlist == ("get_order", "create_order")
-    assert orders.translation.capabilities == ("org.example.orders.read", "org.example.orders.write")
+    assert orders.tool_allowlist == ("get_order", "create_order")
+    assert orders.capabilities == ("org.example.orders.read", "org.example.orders.write")
 
     carrier, everything = settings.xprotocol_sources
     assert (carrier.endpoint, carrier.mcp_tool_prefix) == ("xp://carrier.example.org", "carrier_")
@@ -127,7 +127,7 @@ def test_the_smallest_file_has_a_default_for_everything_else(tmp_path: Path) -> 
     assert settings.discovery.publish_dns is False
     assert (settings.relay.reconnect_interval_seconds, settings.relay.event_ttl_seconds) == (5, 3600)
     assert settings.schema_refresh_interval_seconds == 300
-    assert settings.mcp_sources[0].translation.capability_inference == "auto"
+    assert settings.mcp_sources[0].capability_inference == "auto"
     assert (settings.access, settings.trust, settings.revoked) == ({}, frozenset(), frozenset())
     assert settings.audit.plaintext is False
     assert settings.store == Path.home() / ".xprotocol" / "adapter.data"

@@ -85,7 +85,7 @@ def test_a_command_is_split_as_a_shell_would_and_no_shell_sees_it(tmp_path: Path
             STDIO | {"schema_overrides": {"t": {"semantic": {"use_wen": "x"}}}},
             "mcp_sources[0].schema_overrides.t.semantic.use_wen: unknown key; did you mean use_when?",
         ),
-        ({"name": "x"}, "mcp_sources[0].transport: is missing"),
+        ({"name": "x"}, "mcp_sources[0].xprotocol_namespace: is missing"),
     ],
 )
 def test_what_cannot_be_is_named_by_its_path(tmp_path: Path, entry: dict[str, Any], words: str) -> None:
@@ -172,7 +172,7 @@ def test_a_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
 def test_a_process_gets_secrets_by_the_names_of_variables(tmp_path: Path) -> None:
     entry = STDIO | {"env": {"MODE": "fast"}, "pass_env": ["ONE_TOKEN"]}
     found = source(tmp_path, entry, {"ONE_TOKEN": SECRET, "OTHER": "x"})
-    assert found.env == {"MODE": "fast", "ONE_TOKEN": SECRET}
+    assert found.variables == {"MODE": "fast", "ONE_TOKEN": SECRET}
     assert SECRET not in repr(found)
     assert complaint(tmp_path, entry).startswith("mcp_sources[0].pass_env[0]: ")
     (note,) = settings_of(tmp_path, mcp_sources=[STDIO | {"env": {"ONE_TOKEN": SECRET}}]).notes
@@ -190,7 +190,7 @@ def test_short_capabilities_are_written_out_on_loading(tmp_path: Path) -> None:
         "capabilities": ["one.read", "write", "com.acme.one.admin"],
         "schema_overrides": {"do_it": {"required_capability": "admin"}},
     }
-    found = source(tmp_path, entry).translation
+    found = source(tmp_path, entry)
     assert found.capabilities == ("com.acme.one.read", "com.acme.one.write", "com.acme.one.admin")
     assert found.override("do_it").required_capability == "com.acme.one.admin"
     other = complaint(tmp_path, STDIO | {"capabilities": ["two.read"]})
@@ -209,7 +209,7 @@ def test_explicit_mode_needs_a_listed_capability_for_every_tool_that_the_file_na
     problem = complaint(tmp_path, entry)
     assert problem.startswith("mcp_sources[0].capabilities: ")
     assert "delete_it" in problem
-    assert source(tmp_path, entry | {"tool_allowlist": ["get_it"]}).translation.allows("get_it")
+    assert source(tmp_path, entry | {"tool_allowlist": ["get_it"]}).allows("get_it")
 
 
 def test_denied_tools_are_left_out_whatever_is_allowed(tmp_path: Path) -> None:

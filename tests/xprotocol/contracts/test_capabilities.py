@@ -98,7 +98,7 @@ def test_explicit_mode_does_not_depend_on_the_order_of_its_list() -> None:
 
 
 def test_explicit_mode_without_a_list_is_a_mistake() -> None:
-    with pytest.raises(UsageError, match="needs a list"):
+    with pytest.raises(UsageError, match="explicit needs it"):
         settings(capability_inference="explicit")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -17,6 +17,7 @@ from moot.protocol.operation import Json
 
 Inference = Literal["auto", "explicit", "strict"]
 Exposed = Literal["tools", "resources", "prompts"]
+Quality = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 # So that `namespace.prompt.NAME.result` stays within a kind's 256 characters for every name that MCP allows.
 MAX_NAMESPACE_CHARS: Final = 112
@@ -65,16 +66,24 @@ NO_OVERRIDE: Final = SchemaOverride()
 class SourceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of `mcp_sources`, as far as translation is concerned."""
 
+    # Unique among all sources; shown in the announce.
     name: str
+    # What the kinds of its tools begin with, such as com.acme.files.
     xprotocol_namespace: str
+    # `auto` takes a tool's class from its name, `strict` the stricter of name and annotations, `explicit`
+    # only what `capabilities` lists (D-61, D-64).
     capability_inference: Inference = "auto"
-    # Explicit mode: the only capabilities that any tool of the source may ask for.
+    # For `explicit`: the only ones that any tool of the source may ask for; short names are written out.
     capabilities: tuple[str, ...] = ()
-    # None: every tool; an empty list: none.
+    # Tools that are exposed; the default is all, an empty list is none.
     tool_allowlist: tuple[str, ...] | None = None
+    # By tool: description, required_capability, semantic.
     schema_overrides: Mapping[str, SchemaOverride] = {}
-    description_quality_threshold: float = QUALITY_THRESHOLD
-    description_quality_floor: float = QUALITY_FLOOR
+    # Below it a schema is flagged in the announce.
+    description_quality_threshold: Quality = QUALITY_THRESHOLD
+    # Below it a schema is not published (D-62).
+    description_quality_floor: Quality = QUALITY_FLOOR
+    # D-78.
     expose: tuple[Exposed, ...] = ("tools", "resources", "prompts")
 
     def __post_init__(self) -> None:
@@ -85,7 +94,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             if not 0 <= getattr(self, key) <= 1:
                 raise UsageError(f"{self.name}: {key} has to lie between 0 and 1")
         if self.capability_inference == "explicit" and not self.capabilities:
-            raise UsageError(f"{self.name}: capability_inference explicit needs a list of capabilities")
+            raise UsageError("capabilities: is missing: capability_inference explicit needs it")
 
     @property
     def namespace(self) -> str:

@@ -24,7 +24,7 @@ _RESTART_LIMITS: Final = (
     "upstream_call_seconds", "upstream_start_seconds",
 )  # fmt: skip
 # Fields of a source whose change needs a new process or connection.
-_CONNECTION_FIELDS: Final = ("transport", "argv", "env", "cwd", "url", "auth", "ca_file", "pin")
+_CONNECTION_FIELDS: Final = ("transport", "argv", "variables", "cwd", "url", "auth", "ca_file", "pin")
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from moot.xprotocol.adapter.config.adapter_settings import (
     McpServerSettings,
     RelaySection,
 )
-from moot.xprotocol.adapter.config.config_problems import ConfigProblem, ConfigProblems
+from moot.xprotocol.adapter.config.config_problems import REFRESH_KEY, ConfigProblem, ConfigProblems
 from moot.xprotocol.adapter.config.endpoint_loader import EndpointLoader
 from moot.xprotocol.adapter.config.server_credentials import ServerCredentials
 from moot.xprotocol.adapter.config.source_loader import SourceLoader
@@ -238,7 +238,7 @@ class _Sections:
         return tuple(dict.fromkeys(urls))
 
     def _refresh(self) -> float:
-        key = "schema_refresh_interval_seconds"
+        key = REFRESH_KEY
         if self.document.get(key) is not None:
             with self.findings.catching(key):
                 seconds: float = read_plain(Interval, self.document[key], key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -18,6 +18,9 @@ from moot.errors import InvalidKey, UsageError
 from moot.protocol.operation import Json
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+# Of each source, and at the top of the file for those that say nothing.
+REFRESH_KEY: Final = "schema_refresh_interval_seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,13 @@ class ConfigProblems:
                 elif described.required:
                     self.add_problem(place, "is missing")
                     whole = False
-            return kind(**values) if whole else None
+            if not whole:
+                return None
+            try:
+                return kind(**values)
+            except UsageError as fault:
+                # Its text begins with the key.
+                raise UsageError(f"{path}.{fault}") from None
         return None
 
     def check_keys(self, given: Mapping[str, Json], known: Mapping[str, object], path: str) -> None:
@@ -110,14 +119,18 @@ class ConfigProblems:
             if key not in known:
                 self.add_error(unknown_key(path, key, known), at(path, key))
 
-    def read_entries(self, value: Json, path: str) -> list[tuple[Json, str]]:
-        """The entries of a list of sources, each with its path. Two of one name are a problem."""
+    def read_entries(self, value: Json, path: str, refresh_seconds: float) -> list[tuple[Json, str]]:
+        """The entries of a list of sources, each with its path. Two of one name are a problem.
+
+        One without an interval of its own gets `refresh_seconds`.
+        """
         if value is None:
             return []
         if not isinstance(value, list):
             self.add_problem(path, "must be a list: each entry begins with - name:")
             return []
         first: dict[str, str] = {}
+        entries: list[tuple[Json, str]] = []
         for place, entry in enumerate(value):
             name = entry.get("name") if isinstance(entry, dict) else None
             if isinstance(name, str):
@@ -126,4 +139,7 @@ class ConfigProblems:
                 self.add_problem(
                     f"{path}[{place}].name", f"is also the name of {first[name]}; names must be unique"
                 )
-        return [(entry, f"{path}[{place}]") for place, entry in enumerate(value)]
+            if isinstance(entry, dict) and entry.get(REFRESH_KEY) is None:
+                entry = {**entry, REFRESH_KEY: refresh_seconds}
+            entries.append((entry, f"{path}[{place}]"))
+        return entries

@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
-from moot.config.section_reader import checked, read_plain
+from moot.config.section_reader import checked
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.xprotocol.adapter.config.config_problems import ConfigProblems
-from moot.xprotocol.adapter.config.source_settings import Interval, XProtocolSource
+from moot.xprotocol.adapter.config.source_settings import XProtocolSource
 from moot.xprotocol.adapter.config.value_readers import read_existing, read_key, read_name, read_relay
 from moot.xprotocol.endpoint.discovery import parse_endpoint
 
-_REFRESH: Final = "schema_refresh_interval_seconds"
 # Allowed in a tool's name by MCP clients; 32 leave as much for the name itself (D-68: 64 in all).
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{0,32}", re.ASCII)
 
@@ -29,13 +26,13 @@ class EndpointLoader:
     folder: Path
     findings: ConfigProblems
     # For endpoints without an interval of their own.
-    default_refresh_seconds: float
+    refresh_seconds: float
 
     def load(self, value: Json) -> tuple[XProtocolSource, ...]:
         """All valid sources; problems go to `findings`."""
         found = [
             self._endpoint(entry, path)
-            for entry, path in self.findings.read_entries(value, "xprotocol_sources")
+            for entry, path in self.findings.read_entries(value, "xprotocol_sources", self.refresh_seconds)
         ]
         return tuple(source for source in found if source is not None)
 
@@ -50,9 +47,6 @@ class EndpointLoader:
             "mcp_tool_prefix": _tool_prefix,
             "delegation_event": read_existing(self.folder),
             "proofs": self._proofs,
-            _REFRESH: lambda seconds, place: (
-                self.default_refresh_seconds if seconds is None else read_plain(Interval, seconds, place)
-            ),
         }
         source = findings.read_section(XProtocolSource, value, path, readers)
         given = value if isinstance(value, dict) else {}
@@ -63,13 +57,7 @@ class EndpointLoader:
             findings.add_problem(
                 path, "give endpoint: xp://host, or key: ed25519:… together with relay: wss://…"
             )
-        if source is None or len(findings.problems) > faults:
-            return None
-        if _REFRESH not in given:
-            source = msgspec.structs.replace(
-                source, schema_refresh_interval_seconds=self.default_refresh_seconds
-            )
-        return source
+        return source if len(findings.problems) == faults else None
 
     def _proofs(self, value: Json, path: str) -> tuple[Path, ...]:
         read = read_existing(self.folder)

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from moot.config.gateway_config import Seconds, Text
+from moot.config.gateway_config import Positive, Seconds, Text
 from moot.config.secrets.secret import Secret
 from moot.errors import UsageError
 from moot.mcp.stdio_child import Command
@@ -57,40 +57,55 @@ class CertificateAuth(msgspec.Struct, frozen=True, kw_only=True):
 Auth = BearerAuth | ApiKeyAuth | CertificateAuth
 
 
-class McpSource(msgspec.Struct, frozen=True, kw_only=True):
-    """One MCP server that becomes part of the endpoint (direction 1)."""
+class RateLimit(msgspec.Struct, frozen=True, kw_only=True):
+    requests_per_minute: Positive
 
-    # Unique among all sources; shown in the announce.
-    name: str
+
+class McpSource(SourceSettings, frozen=True, kw_only=True):
+    """One MCP server that becomes part of the endpoint (direction 1): one entry of `mcp_sources`."""
+
     # XP 3.1, D-73: `stdio` starts a process, `sse` takes Streamable HTTP or what it replaced, `http` only the
     # former.
     transport: SourceTransport
-    # What translation needs: namespace, capabilities, allow-list, overrides, quality, what is exposed.
-    translation: SourceSettings
-    # Program and arguments, for stdio (D-72).
-    argv: tuple[str, ...] = ()
-    # Environment variables for the process, besides what every child inherits; includes `pass_env`.
+    # For stdio: the program and arguments; split like a shell command, but no shell runs it (D-72).
+    command: tuple[str, ...] | None = None
+    # Further arguments, not split.
+    args: tuple[str, ...] = ()
+    # Environment variables for the process, besides what every child inherits.
     env: Mapping[str, str] = msgspec.field(default_factory=dict)
+    # *Addition*: names of variables that the process gets from the adapter's environment, such as secrets.
+    pass_env: Mapping[str, str] = msgspec.field(default_factory=dict)
     # Working directory of the process; None: the adapter's.
     cwd: Path | None = None
     # For sse and http.
     url: str | None = None
+    # `{type: bearer | api_key | client_certificate, …}` (XP 8.2); secrets by `token_env` alone.
     auth: Auth | None = None
     # PEM file of the certificate authorities for the server; None: the system's.
     ca_file: Path | None = None
     # Tools that are never exposed, whatever the allow-list says.
-    tool_denylist: frozenset[str] = frozenset()
-    # XP 8.4: calls per minute of one key to this source; None: no limit besides `limits`.
-    requests_per_minute: int | None = None
-    # D-72: 0: only at the start and on `xp.schema.refresh`.
-    schema_refresh_interval_seconds: float = REFRESH_SECONDS
+    tool_denylist: tuple[str, ...] = ()
+    # `{requests_per_minute: N}` for each key that calls (XP 8.4); None: no limit besides `limits`.
+    rate_limit: RateLimit | None = None
+    # D-72: 0: only at the start and on `xp.schema.refresh`. By default as at the top of the file.
+    schema_refresh_interval_seconds: Interval = REFRESH_SECONDS
     # D-87: a tool whose definition changes is withheld until the operator accepts it. Off here, unlike in a
     # space: XP 7.2 wants changes published, under a new version.
     pin: bool = False
 
     @property
-    def namespace(self) -> str:
-        return self.translation.namespace
+    def argv(self) -> tuple[str, ...]:
+        """Program and arguments; empty for a server that is not started here."""
+        return (*(self.command or ()), *self.args)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What its process finds in its environment, secrets included."""
+        return {**self.env, **self.pass_env}
+
+    @property
+    def requests_per_minute(self) -> int | None:
+        return None if self.rate_limit is None else self.rate_limit.requests_per_minute
 
     def remove_denied(self, tools: Iterable[Json]) -> list[Json]:
         """The tools that are not denied; translation applies the allow-list."""
@@ -103,7 +118,7 @@ class McpSource(msgspec.Struct, frozen=True, kw_only=True):
         if self.url is None:
             return StdioServer(
                 command=Command(
-                    argv=self.argv, env=self.env, cwd=None if self.cwd is None else str(self.cwd)
+                    argv=self.argv, env=self.variables, cwd=None if self.cwd is None else str(self.cwd)
                 ),
                 inherited=inherited,
             )

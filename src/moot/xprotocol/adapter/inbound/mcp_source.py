@@ -174,7 +174,7 @@ class McpServerSource:
         """What it lists now; raises SourceFault."""
         try:
             server_info = await self._running.wait_for_info()
-            exposed = self.settings.translation.expose
+            exposed = self.settings.expose
             self._last_offer = ServerOffer(
                 tools=await self._list(server_info, "tools", "tools/list", exposed),
                 prompts=await self._list(server_info, "prompts", "prompts/list", exposed),
@@ -302,7 +302,7 @@ def secrets_of(settings: McpSource) -> tuple[str, ...]:
             found.append(password.reveal())
         case _:
             pass
-    found += [value for name, value in settings.env.items() if _SECRET_NAME.search(name)]
+    found += [value for name, value in settings.variables.items() if _SECRET_NAME.search(name)]
     if settings.url is not None:
         parts = urlsplit(settings.url)
         found += [word for word in (parts.username, parts.password) if word]

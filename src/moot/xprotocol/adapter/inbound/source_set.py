@@ -156,7 +156,7 @@ class Refresher:
         """Raises UsageError."""
         settings = source.settings
         return await self._registry.publish_source(
-            source.name, settings.translation, offer, reserved=self._nested_namespaces(settings.namespace)
+            source.name, settings, offer, reserved=self._nested_namespaces(settings.namespace)
         )
 
     def _nested_namespaces(self, namespace: str) -> tuple[str, ...]:

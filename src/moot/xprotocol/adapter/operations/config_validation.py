@@ -112,7 +112,7 @@ def _is_local(source: McpSource, environ: Mapping[str, str]) -> bool:
     """Whether a server is on this machine: its program is, or its address."""
     if source.url is not None:
         return is_loopback(urlsplit(source.url).hostname or "")
-    return shutil.which(source.argv[0], path=_search_path(source.env, environ)) is not None
+    return shutil.which(source.argv[0], path=_search_path(source.variables, environ)) is not None
 
 
 def _report(
@@ -156,7 +156,8 @@ def _check_sources(settings: AdapterSettings, findings: ConfigProblems, environ:
         with findings.catching(f"{path}.auth"):
             source.tls()
         program = source.argv[0] if source.argv else None
-        if program is not None and shutil.which(program, path=_search_path(source.env, environ)) is None:
+        path_of = _search_path(source.variables, environ)
+        if program is not None and shutil.which(program, path=path_of) is None:
             findings.add_note(path, f"the program {program} is not found on this machine")
 
 

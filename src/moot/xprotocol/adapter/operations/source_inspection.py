@@ -66,7 +66,7 @@ async def inspect_sources(
         publication = await asyncio.to_thread(
             publish,
             each.offer,
-            each.source.translation,
+            each.source,
             adapter_version=__version__,
             registry=versions,
             taken=taken,

@@ -89,9 +89,8 @@ def capabilities_of(settings: AdapterSettings) -> tuple[str, ...]:
     """The capabilities of a configuration's sources: the explicit lists, else everything of a namespace."""
     found: list[str] = []
     for source in settings.mcp_sources:
-        translation = source.translation
-        explicit = translation.capability_inference == "explicit"
-        found += translation.capabilities if explicit else (f"{source.namespace}.*",)
+        explicit = source.capability_inference == "explicit"
+        found += source.capabilities if explicit else (f"{source.namespace}.*",)
     return tuple(dict.fromkeys(found))
 
 
