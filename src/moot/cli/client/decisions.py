@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
 from moot.cli.options.shared_options import add_decision_filters, add_json
 from moot.cli.process import program
+
+if TYPE_CHECKING:
+    from moot.operations.text.text_table import TextTable
 
 _EXAMPLES: Final = """\
   moot decisions --since 7d                              what was decided in a week
@@ -44,25 +48,22 @@ def add_command(commands: Any, name: str) -> None:
 
 @program.tells_errors
 def _report(options: argparse.Namespace) -> int:
-    from moot.cli.client.gateway_request import request_gateway
-    from moot.cli.client.member_token import request_json
+    from moot.cli.client.gateway_request import request_accepted, request_json
     from moot.cli.process.table_output import print_table
 
     settings = connect_settings_of(options)
     token, path = settings.token.reveal(), f"spaces/{quote(settings.space, safe='')}/decisions"
     params = _params(options)
     if options.csv:
-        _, answer = request_gateway("GET", settings.url, path, token, params=params | {"format": "csv"})
-        if answer.status_code == 200:
-            sys.stdout.write(answer.text)
-            return 0
-        # Refused: the same question as JSON has the words for it.
-    found = request_json("GET", settings, path, token, params=params)
+        params |= {"format": "csv"}
+        sys.stdout.write(request_accepted("GET", settings.url, path, token, params=params).text)
+        return 0
+    found = request_json("GET", settings.url, path, token, params=params)
     if options.json:
         print(json.dumps(found["decisions"]))
         return 0
     if found["decisions"]:
-        print_table(_table(found["decisions"]))
+        print_table(decision_table(found["decisions"], "decided"))
     else:
         print("no such decision")
     if found.get("gap"):
@@ -84,24 +85,28 @@ def _params(options: argparse.Namespace) -> dict[str, str]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _table(decisions: list[dict[str, Any]]) -> Any:
+def decision_table(decisions: Sequence[dict[str, Any]], moment: str) -> TextTable:
+    """Decisions as they are exported, each with the moment that it is listed by: `proposed` or `decided`."""
     from moot.operations.text.text_table import TextTable
 
-    headings = ("DECIDED", "BY", "DECISION", "PROPOSER", "CALL", "RULE", "RESULT")
-    return TextTable(headings, [_row(each) for each in decisions], [_details(each) for each in decisions])
+    headings = (moment.upper(), "PROPOSER", "CALL", "DECISION", "BY", "AFTER", "RULE", "RESULT")
+    rows = [_row(each, f"{moment}_at") for each in decisions]
+    return TextTable(headings, rows, [_details(each) for each in decisions], right={5})
 
 
-def _row(each: dict[str, Any]) -> tuple[str, ...]:
-    is_approved = each["status"] == "fulfilled"
-    how = "approved" if is_approved else each["status"].replace("open", "pending")
+def _row(each: dict[str, Any], moment: str) -> tuple[str, ...]:
+    how = {"fulfilled": "approved", "open": "pending"}.get(each["status"], each["status"])
+    # What its host answered, or who said in its place what came of it.
+    said = f"{each['outcome']}, says {each['settled_by']}" if each["settled_by"] else each["result"]
     return (
-        (each["decided_at"] or "")[:16].replace("T", " "),
-        each["decided_by"] or "",
-        f"{how} with changes" if each["original_arguments"] is not None else how,
+        (each[moment] or "")[:16].replace("T", " "),
         each["proposer"],
-        each["tool"] or each["method"],
+        each["tool"] or each["method"] or "?",
+        f"{how} with changes" if each["original_arguments"] is not None else how,
+        each["decided_by"] or "",
+        "" if each["seconds"] is None else f"{each['seconds']:.0f} s",
         each["rule"] or "",
-        each["outcome"] or "",
+        said or each["outcome"] or "",
     )
 
 

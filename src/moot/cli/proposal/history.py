@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any, Final
 
+from moot.cli.client.decisions import decision_table
 from moot.cli.journal.journal_folder import add_journal_options, journal_folder_of
 from moot.cli.options.shared_options import add_decision_filters, add_json
 from moot.cli.process import program
 from moot.cli.process.table_output import print_table
 from moot.operations.text.text_table import TextTable
 from moot.protocol import strict_json
-from moot.protocol.envelope import rfc3339
-
-if TYPE_CHECKING:
-    from moot.trust.history.proposal_history import HistoryProposal
 
 _EXAMPLES: Final = """\
   moot proposal history                                     all of them, the latest last
@@ -82,47 +78,11 @@ def _run_history(options: argparse.Namespace) -> int:
                 shares.count("automatic" if each.automated else "people", each.at, rule=each.rule or "")
         print_table(shares_table(shares.shares(len(found))))
     elif found:
-        print_table(_table(found))
+        print_table(decision_table([each.as_json() for each in found], "proposed"))
     return 0
-
-
-def _table(found: Sequence[HistoryProposal]) -> TextTable:
-    headings = ("PROPOSED", "PROPOSER", "CALL", "DECISION", "BY", "AFTER", "RULE", "RESULT")
-    details = [
-        (f"{each.id}  {_short(each.case.arguments)}", *([f"reason: {why}"] if why else []))
-        for each in found
-        for why in [each.decided.reason]
-    ]
-    return TextTable(headings, [_row(each) for each in found], details, right={5})
-
-
-def _row(decision: HistoryProposal) -> tuple[str, ...]:
-    case = decision.case
-    return (
-        rfc3339(case.at)[:16].replace("T", " "),
-        case.proposer,
-        case.tool or case.method or "?",
-        decision.verdict,
-        decision.by or "",
-        "" if decision.duration_seconds is None else f"{decision.duration_seconds:.0f} s",
-        decision.rule or "",
-        _result(decision),
-    )
-
-
-def _result(decision: HistoryProposal) -> str:
-    """What its host answered, or who said in its place what came of it."""
-    if decision.assessed_by is not None:
-        return f"{decision.outcome}, says {decision.assessed_by}"
-    return decision.result or decision.outcome or ""
 
 
 def shares_table(days: Iterable[Any]) -> TextTable:
     """How much was decided by people and by rules, day by day."""
     rows = [(day["day"], str(day["people"]), str(day["rules"]), f"{day['share']:.0%}") for day in days]
     return TextTable(("DAY", "PEOPLE", "RULES", "AUTOMATIC"), rows, right={1, 2, 3})
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return text if len(text) <= 120 else text[:119] + "…"
