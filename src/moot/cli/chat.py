@@ -109,10 +109,10 @@ def run_chat(options: argparse.Namespace) -> int:
 
 @program.tells_errors
 def run_bind(options: argparse.Namespace) -> int:
-    from moot.cli.client.member_token import request_json
+    from moot.cli.client.gateway_request import request_json
 
     settings = connect_settings_of(options)
-    made = request_json("POST", settings, "sign-in-links", settings.token.reveal(), json={"for": "chat"})
+    made = request_json("POST", settings.url, "sign-in-links", settings.token.reveal(), json={"for": "chat"})
     minutes = round(float(made["valid_seconds"]) / 60)
     print(f"bind {made['code']}")
     print(f"Send this line to the bot, in a room of the two of you, within {minutes} minutes. It works once.")

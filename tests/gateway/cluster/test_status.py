@@ -16,7 +16,7 @@ from nats.js.api import StreamInfo
 
 from moot import __version__
 from moot.cli import main
-from moot.cli.gateway import admin_request
+from moot.cli.client import gateway_request
 from moot.config import load
 from moot.errors import Refused
 from moot.gateway.cluster import cluster_status
@@ -327,11 +327,11 @@ def test_a_token_of_the_environment_goes_to_no_host_that_a_file_names(
 ) -> None:
     asked: list[tuple[str, str]] = []
 
-    def answer(url: str, token: str, *_what: object) -> dict[str, Any]:
+    def answer(_method: str, url: str, _path: str, token: str, **_more: object) -> dict[str, Any]:
         asked.append((url, token))
         raise Refused("enough")
 
-    monkeypatch.setattr(admin_request, "_request", answer)
+    monkeypatch.setattr(gateway_request, "request_json", answer)
     monkeypatch.setenv("MOOT_ADMIN_TOKEN_FILE", token_file)
     monkeypatch.delenv("MOOT_URL", raising=False)
     folder = tmp_path / "cloned"

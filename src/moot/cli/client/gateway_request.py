@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.errors import Unreachable, UsageError
+from moot.errors import Refused, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,12 +48,14 @@ def request_gateway(
     token: str,
     *,
     body: Callable[[str], Json] | None = None,
+    is_repeatable: bool = False,
     **more: Any,
 ) -> tuple[str, httpx2.Response]:
     """The address that answered, and its answer. Raises Unreachable when none does, NotAdmitted for 401.
 
     Only if a gateway was not reached, or has refused as unavailable, is the next one asked: nothing is asked
-    for twice. `body` makes what is sent as JSON from the address that it is sent to.
+    for twice, unless it `is_repeatable`. `body` makes what is sent as JSON from the address that it is sent
+    to.
     """
     import httpx2
 
@@ -78,14 +80,46 @@ def request_gateway(
             raise UsageError(
                 f"{base} is no address of a gateway; one looks like http://localhost:8080"
             ) from None
-        except (httpx2.ConnectError, httpx2.ConnectTimeout) as fault:
-            missed.append(str(explain_failed_request(base, fault)))
+        except (httpx2.HTTPError, Unreachable) as fault:
+            explained = fault if isinstance(fault, Unreachable) else explain_failed_request(base[:-1], fault)
+            if not is_repeatable and not isinstance(fault, httpx2.ConnectError | httpx2.ConnectTimeout):
+                raise explained from None
+            missed.append(str(explained))
             continue
-        except httpx2.HTTPError as fault:
-            raise explain_failed_request(base, fault) from None
         if answer.status_code == 401:
             raise explain_not_admitted(base, UpgradeRefused(401, answer.content), token)
-        if answer.status_code != 503 or number == len(bases):
+        is_missed = answer.status_code >= 500 if is_repeatable else answer.status_code == 503
+        if not is_missed or (number == len(bases) and not is_repeatable):
             return base, answer
-        missed.append(f"the gateway at {base} is not available")
+        missed.append(f"the gateway at {base} is not available: {_why(base, answer)}")
     raise Unreachable("\n".join(missed))
+
+
+def request_accepted(method: str, given: str, path: str, token: str, **more: Any) -> httpx2.Response:
+    """The answer, as `request_gateway`; raises Refused with the gateway's words where it refuses."""
+    base, answer = request_gateway(method, given, path, token, **more)
+    if answer.status_code not in (200, 201):
+        raise Refused(_why(base, answer))
+    return answer
+
+
+def request_json(method: str, given: str, path: str, token: str, **more: Any) -> dict[str, Any]:
+    """What a gateway answers; raises what `request_accepted` raises, and Unreachable where none is."""
+    found = _object_in(request_accepted(method, given, path, token, **more))
+    if found is None:
+        raise Unreachable(f"{given} answers without JSON, so it is no gateway of ours. Check the address")
+    return found
+
+
+def _why(base: str, answer: httpx2.Response) -> str:
+    """The gateway's words for a refusal."""
+    told = _object_in(answer) or {}
+    return str(told.get("message") or told.get("error") or f"{base} replied with HTTP {answer.status_code}")
+
+
+def _object_in(answer: httpx2.Response) -> dict[str, Any] | None:
+    try:
+        found = answer.json()
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

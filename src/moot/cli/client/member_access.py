@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from moot.cli.client.connect_options import CONNECT_HELP, add_admin_options, admin_settings_of
-from moot.cli.client.member_token import request_json
+from moot.cli.client.gateway_request import request_json
 from moot.cli.process import program
 
 _EXAMPLES = """\
@@ -71,12 +71,12 @@ def _ask(options: argparse.Namespace) -> dict[str, Any]:
         case "tokens":
             if options.target is not None:
                 params["participant"] = options.target
-            return request_json("GET", settings, "admin/tokens", token, params=params)
+            return request_json("GET", settings.url, "admin/tokens", token, params=params)
         case "revoke-token":
-            return request_json("DELETE", settings, f"admin/tokens/{target}", token, params=params)
+            return request_json("DELETE", settings.url, f"admin/tokens/{target}", token, params=params)
         case _:
             path = f"admin/participants/{target}/sign-out"
-            return request_json("POST", settings, path, token, params=params)
+            return request_json("POST", settings.url, path, token, params=params)
 
 
 def _print(tokens: list[dict[str, Any]]) -> None:

@@ -13,6 +13,7 @@ from moot.cli.client.connect_options import (
     admin_settings_of,
     connect_settings_of,
 )
+from moot.cli.client.gateway_request import request_json
 from moot.cli.process import program
 from moot.errors import Refused, UsageError
 from moot.resilience.durations import HOW_LONG, parse_positive_duration
@@ -93,7 +94,7 @@ def _ask_for_token(settings: ConnectSettings, options: argparse.Namespace) -> di
         who = options.member or settings.participant or _own_name(settings)
         path = f"admin/participants/{quote(who, safe='')}/tokens"
     try:
-        return request_json("POST", settings, path, token, params=params, json=body)
+        return request_json("POST", settings.url, path, token, params=params, json=body)
     except Refused:
         # An unknown token is refused there as that of somebody else is: ask whether it is known at all.
         if options.admin_token_file is None and settings.participant is not None:
@@ -102,25 +103,8 @@ def _ask_for_token(settings: ConnectSettings, options: argparse.Namespace) -> di
 
 
 def _own_name(settings: ConnectSettings) -> str:
-    spaces = request_json("GET", settings, "spaces", settings.token.reveal())["spaces"]
+    spaces = request_json("GET", settings.url, "spaces", settings.token.reveal())["spaces"]
     names = [each["participant"] for each in spaces if not settings.space or each["name"] == settings.space]
     if not names:
         raise UsageError(f"this token opens no space {settings.space} there")
     return str(names[0])
-
-
-def request_json(
-    method: str, settings: ConnectSettings, path: str, token: str, **more: Any
-) -> dict[str, Any]:
-    from moot.cli.client.gateway_request import request_gateway
-
-    _, answer = request_gateway(method, settings.url, path, token, **more)
-    is_json = answer.headers.get("content-type", "").startswith("application/json")
-    body = answer.json() if is_json else {}
-    if answer.status_code not in (200, 201):
-        why = (
-            body.get("message") or body.get("error") or f"the gateway replied with HTTP {answer.status_code}"
-        )
-        raise Refused(str(why))
-    found: dict[str, Any] = body
-    return found

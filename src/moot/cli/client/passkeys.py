@@ -14,7 +14,7 @@ from moot.cli.client.connect_options import (
     admin_settings_of,
     connect_settings_of,
 )
-from moot.cli.client.member_token import request_json
+from moot.cli.client.gateway_request import request_json
 from moot.cli.process import program
 
 _EXAMPLES: Final = """\
@@ -83,16 +83,16 @@ def _ask(options: argparse.Namespace) -> dict[str, Any]:
     token = settings.token.reveal()
     if options.act == "link":
         path = f"admin/participants/{quote(options.target, safe='')}/passkey-link"
-        return request_json("POST", settings, path, token, params=params)
+        return request_json("POST", settings.url, path, token, params=params)
     wanted = {"participant": options.target} if options.act == "list" and options.target else {}
-    found = request_json("GET", settings, prefix, token, params=params | wanted)
+    found = request_json("GET", settings.url, prefix, token, params=params | wanted)
     if options.act == "list":
         return found
     start = options.target.rstrip("…")
     ids = {each["id"] for each in found["passkeys"] if each["id"].startswith(start)}
     if len(ids) != 1:
         raise UsageError(f"{len(ids)} passkeys begin with {start}: `moot passkeys list` shows them")
-    return request_json("DELETE", settings, f"{prefix}/{quote(ids.pop(), safe='')}", token, params=params)
+    return request_json("DELETE", settings.url, f"{prefix}/{quote(ids.pop(), safe='')}", token, params=params)
 
 
 _ID_CHARS: Final = 12

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moot.cli.process.program import RefuseToken
-from moot.errors import Refused, UsageError
+from moot.errors import UsageError
 
 if TYPE_CHECKING:
     from moot.protocol.operation import Json
@@ -49,8 +49,8 @@ def ask_gateway(
     options: argparse.Namespace, method: str, path: str, body: Json = None, **params: str
 ) -> dict[str, Any]:
     """Raises UsageError, Refused, or Unreachable when no gateway answers."""
+    from moot.cli.client.gateway_request import base_urls, request_json
     from moot.config.connect_settings import URL, cluster_settings
-    from moot.errors import Unreachable
     from moot.private_files import token_from
 
     given = options.gateway or os.environ.get(URL) or ""
@@ -61,8 +61,7 @@ def ask_gateway(
             # The token of this folder goes to the gateways of this folder and nowhere else, and that of the
             # environment to none that only a file in this folder names.
             given, file = here[0], options.admin_token_file or here[1]
-    urls = [each for url in given.split(",") if (each := url.strip())]
-    if not urls:
+    if not base_urls(given):
         raise UsageError(
             "--gateway URL is missing: the address of a gateway; or set MOOT_URL, or run this in the folder"
             " of its moot.yaml"
@@ -72,43 +71,4 @@ def ask_gateway(
             "--admin-token-file FILE is missing: the token of an administrator of the gateway. It has"
             " one with `admin_tokens: {root: {}}` under `gateway:` in its file, after `moot reload`"
         )
-    token = token_from(file)
-    missed: list[str] = []
-    for url in urls:
-        try:
-            return _request(url, token, method, path, body, params)
-        except Unreachable as fault:
-            missed.append(str(fault))
-    raise Unreachable("\n".join(missed))
-
-
-def _request(
-    url: str, token: str, method: str, path: str, body: Json, params: dict[str, str]
-) -> dict[str, Any]:
-    import httpx2
-
-    from moot.cli.client.gateway_request import request_bounded
-    from moot.errors import Unreachable
-    from moot.net.connect_errors import UpgradeRefused, explain_failed_request, explain_not_admitted
-
-    # ws:// and wss:// name the same gateway.
-    base = f"http{url[2:]}" if url.startswith("ws") else url
-    headers = {"Authorization": f"Bearer {token}"}
-    try:
-        answer = request_bounded(
-            method, f"{base.rstrip('/')}/{path}", seconds=15, headers=headers, params=params, json=body
-        )
-    except (httpx2.HTTPError, httpx2.InvalidURL) as fault:
-        raise explain_failed_request(url, fault) from None
-    if answer.status_code == 401:
-        raise explain_not_admitted(url, UpgradeRefused(401, answer.content), token)
-    try:
-        found = answer.json()
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or answer.status_code >= 500:
-        why = found.get("message") if isinstance(found, dict) else "that is no gateway of ours"
-        raise Unreachable(f"{url} answered with HTTP {answer.status_code}: {why}")
-    if answer.status_code not in (200, 201):
-        raise Refused(str(found.get("message") or f"{url} answered with HTTP {answer.status_code}"))
-    return found
+    return request_json(method, given, path, token_from(file), is_repeatable=True, params=params, json=body)

@@ -148,20 +148,13 @@ def _as_cose(data: Path, receipt: Receipt) -> bytes:
 
 
 def _from_gateway(options: argparse.Namespace) -> bytes:
-    from moot.cli.client.gateway_request import request_gateway
-    from moot.cli.client.member_token import request_json
+    from moot.cli.client.gateway_request import request_accepted
 
     settings = connect_settings_of(options)
     path = f"spaces/{quote(settings.space, safe='')}/receipts/{quote(options.what, safe='')}"
     params = {"show": ",".join(options.show), "withhold": ",".join(options.withhold)}
     asked = {name: value for name, value in params.items() if value}
-    token = settings.token.reveal()
-    _, answer = request_gateway("GET", settings.url, path, token, params=asked)
-    if answer.status_code == 200:
-        return answer.content
-    # Refused: this has the words for it.
-    request_json("GET", settings, path, token, params=asked)
-    raise UsageError("the gateway gave no receipt: try again")
+    return request_accepted("GET", settings.url, path, settings.token.reveal(), params=asked).content
 
 
 # Verifying one
