@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from moot.protocol.operation import Json
+from moot.protocol.strict_json import map_texts, texts_in
 
 # MCP's own bound on tool names.
 MAX_NAME_CHARS: Final = 128
@@ -25,6 +26,7 @@ _HIDDEN: Final = re.compile(
     # No script and no emoji needs three joiners or variation selectors in a row; hidden bits do.
     "|[\u200c\u200d\ufe00-\ufe0f]{3}"
 )
+_FOR_READERS: Final = frozenset({"description", "title"})
 _LINE_ENDS: Final = re.compile("[\t\n\r\u2028\u2029]")
 
 
@@ -59,19 +61,21 @@ def show_hidden(text: str) -> str:
 
 def show_hidden_in(value: Json) -> Json:
     """A JSON value with the hidden characters of all its texts made visible, names of members included."""
-    if isinstance(value, str):
-        return show_hidden(value)
-    if isinstance(value, dict):
-        return {show_hidden(name): show_hidden_in(member) for name, member in value.items()}
-    if isinstance(value, list):
-        return [show_hidden_in(item) for item in value]
-    return value
+    return map_texts(value, show_hidden)
 
 
 def has_hidden_in(value: Json) -> bool:
     """Whether any text of a JSON value, names of members included, has hidden characters."""
-    if isinstance(value, str):
-        return find_hidden(value) is not None
+    return any(find_hidden(text) is not None for text in texts_in(value))
+
+
+def readable(value: Json) -> Json:
+    """A definition with hidden characters made visible in its descriptions and titles, at any depth."""
     if isinstance(value, dict):
-        return any(find_hidden(name) is not None or has_hidden_in(member) for name, member in value.items())
-    return isinstance(value, list) and any(map(has_hidden_in, value))
+        return {
+            name: show_hidden(member)
+            if name in _FOR_READERS and isinstance(member, str)
+            else readable(member)
+            for name, member in value.items()
+        }
+    return [readable(item) for item in value] if isinstance(value, list) else value

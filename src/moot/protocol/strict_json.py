@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -214,6 +215,30 @@ def _has_lone_surrogate(value: Json) -> bool:
     except UnicodeEncodeError:
         return True
     return False
+
+
+def texts_in(value: Json) -> Iterator[str]:
+    """Every text of a value, names of members included."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from texts_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts_in(inner)
+    elif isinstance(value, str):
+        yield value
+
+
+def map_texts(value: Json, change: Callable[[str], str]) -> Json:
+    """The same value with all of these changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(name): map_texts(inner, change) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [map_texts(inner, change) for inner in value]
+    return value
 
 
 def _too_deep() -> InvalidJson:

@@ -37,7 +37,7 @@ from moot.agents.a2a.a2a_settings import ServeSettings
 from moot.agents.a2a.card_signer import CardSigner
 from moot.errors import MootError
 from moot.participant import JoinedSpace
-from moot.protocol.hidden_text import show_hidden
+from moot.protocol.hidden_text import readable, show_hidden
 from moot.protocol.strict_json import nests_deeper
 
 # The tools of a member on its card, the schemas of their arguments, and how long they are taken as they
@@ -178,7 +178,7 @@ def _extensions(tools: list[dict[str, Any]]) -> list[AgentExtension]:
         schema = tool.get("inputSchema")
         if not isinstance(schema, dict) or not schema or nests_deeper(schema, _MAX_SCHEMA_DEPTH):
             continue
-        schema = _show_hidden_texts(schema)
+        schema = readable(schema)
         room -= len(json.dumps(schema, ensure_ascii=False).encode())
         if room < 0:
             break
@@ -197,17 +197,3 @@ def _extensions(tools: list[dict[str, Any]]) -> list[AgentExtension]:
             params=ParseDict({"inputSchemas": schemas}, Struct()),
         )
     ]
-
-
-def _show_hidden_texts(value: Any) -> Any:
-    """A schema whose texts for readers show what is hidden; names and values stay as they are."""
-    if isinstance(value, list):
-        return [_show_hidden_texts(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        name: show_hidden(each)
-        if name in ("title", "description") and isinstance(each, str)
-        else _show_hidden_texts(each)
-        for name, each in value.items()
-    }

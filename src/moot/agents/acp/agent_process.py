@@ -22,7 +22,6 @@ import msgspec
 from moot import __version__
 from moot.agents.acp.acp_settings import AcpSettings
 from moot.agents.acp.agent_profiles import AgentProfile
-from moot.agents.acp.call_contents import texts_anywhere
 from moot.agents.acp.json_rpc import AUTH_REQUIRED, IncomingCall, JsonRpcPeer, PeerError, PeerGone
 from moot.box.box_plan import HOME as BOX_HOME
 from moot.box.boxed_child import Box
@@ -31,6 +30,7 @@ from moot.mcp import stdio_child
 from moot.mcp.stderr_tail import StderrTail
 from moot.private_files import use_folder
 from moot.protocol.operation import Json
+from moot.protocol.strict_json import texts_in
 
 # The first answer of an agent; one that npx fetches first takes longer than one that is installed.
 START_SECONDS: Final = 120.0
@@ -377,7 +377,7 @@ def secrets_in(file: Path) -> list[str]:
         value = json.loads(file.read_text())
     except (OSError, ValueError):
         return []
-    return [text for text in texts_anywhere(value) if len(text) >= _SECRET_CHARS]
+    return [text for text in texts_in(value) if len(text) >= _SECRET_CHARS]
 
 
 def _remove_all_but(home: Path, inner: Path, kept: list[Path]) -> None:

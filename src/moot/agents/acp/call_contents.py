@@ -94,19 +94,6 @@ def paths_in(value: Json, name: str = "") -> Iterator[str]:
         yield value
 
 
-def texts_anywhere(value: Json) -> Iterator[str]:
-    """Every text of a value, names included."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield key
-            yield from texts_anywhere(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from texts_anywhere(inner)
-    elif isinstance(value, str):
-        yield value
-
-
 def diffs_in(content: Json) -> list[dict[str, Json]]:
     """Every diff as `path`, `old_text` (None: a new file) and `new_text`."""
     found: list[dict[str, Json]] = []

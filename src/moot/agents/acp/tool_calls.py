@@ -22,6 +22,7 @@ import orjson
 from moot.agents.acp import call_contents as contents
 from moot.agents.acp.settings_files import names_settings, settings_among
 from moot.protocol.operation import Json
+from moot.protocol.strict_json import texts_in
 
 # The kinds of ACP. They are the names of the tools under which a member proposes.
 KINDS: Final = (
@@ -215,7 +216,7 @@ class AgentToolCall:
         """What it names of the settings of agents: paths, and commands in which such a name stands."""
         found = settings_among((_plain_path(path) for path in self.paths()), folder)
         said = [*self.commands, *([self.title] if self.input is None and self.kind == "execute" else [])]
-        texts = [text for command in said for text in contents.texts_anywhere(command)]
+        texts = [text for command in said for text in texts_in(command)]
         return [*found, *(text for text in texts if names_settings(text))]
 
     def arguments(self, folder: Path) -> dict[str, Json]:

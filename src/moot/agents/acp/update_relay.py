@@ -16,7 +16,7 @@ import difflib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -27,6 +27,7 @@ from moot.agents.secret_filter import SecretFilter
 from moot.participant import JoinedSpace, Reasoning
 from moot.participant.programs.repeated_send import deliver
 from moot.protocol.operation import Json
+from moot.protocol.strict_json import map_texts
 from moot.resilience.rate_limits import TokenBucket
 
 # Edits and commands that nobody was asked about, told one by one in a turn; then their number.
@@ -239,7 +240,7 @@ class UpdateRelay:
 
     def clean_json(self, value: Any) -> Any:
         """The same value without any trace of the agent's keys."""
-        return _map_texts(value, self.secrets.clean)
+        return map_texts(value, self.secrets.clean)
 
     def _short(self, value: Any) -> str:
         return _shorten(orjson.dumps(value, default=str).decode(), MAX_SHOWN_CHARS)
@@ -309,16 +310,3 @@ def _plan_text(entries: Any) -> str:
         if isinstance(entry, dict):
             lines.append(f"[{marks.get(str(entry.get('status')), ' ')}] {entry.get('content', '')}")
     return "\n".join(lines)
-
-
-def _map_texts(value: Any, clean: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, dict):
-        return {
-            clean(key) if isinstance(key, str) else key: _map_texts(each, clean)
-            for key, each in value.items()
-        }
-    if isinstance(value, list):
-        return [_map_texts(each, clean) for each in value]
-    return value

@@ -11,7 +11,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,7 @@ from moot.participant import Member
 from moot.private_files import read_secret
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS
+from moot.protocol.strict_json import map_texts
 from moot.resilience.child_process import start_child
 
 _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z_][A-Za-z0-9_]*)\}\}", re.ASCII)
@@ -78,7 +79,7 @@ class CallSecrets:
         def put(text: str) -> str:
             return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text)
 
-        return params | {"arguments": _map_texts(params.get("arguments"), put)}
+        return params | {"arguments": map_texts(params.get("arguments"), put)}
 
     async def fill_head(self, host: str, port: int, head: bytes) -> bytes:
         """The head of a plain HTTP request with the values for its host; raises UsageError for others."""
@@ -105,7 +106,7 @@ class CallSecrets:
         pattern = self._mask
         if pattern is None:
             return value
-        return _map_texts(value, lambda text: pattern.sub(self._placeholder, text))
+        return map_texts(value, lambda text: pattern.sub(self._placeholder, text))
 
     def _mask_bytes(self, line: bytes) -> bytes:
         return str(self.mask(line.decode("utf-8", "surrogateescape"))).encode("utf-8", "surrogateescape")
@@ -209,13 +210,3 @@ def _forms(value: str) -> Iterator[str]:
             first, last = -(-offset * 8 // 6), len(padded) * 8 // 6
             for encode in (base64.b64encode, base64.urlsafe_b64encode):
                 yield encode(padded).decode()[first:last]
-
-
-def _map_texts(value: Json, change: Callable[[str], str]) -> Json:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [_map_texts(each, change) for each in value]
-    if isinstance(value, dict):
-        return {change(key): _map_texts(each, change) for key, each in value.items()}
-    return value

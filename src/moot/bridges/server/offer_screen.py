@@ -18,6 +18,7 @@ from moot.protocol.hidden_text import (
     has_hidden_in,
     has_line_ends,
     is_visible_name,
+    readable,
     show_hidden,
     show_hidden_in,
 )
@@ -30,7 +31,6 @@ log = logging.getLogger(__name__)
 # By list: the member that requests name an entry by.
 _KEYS: Final = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
 # Read by people and models, and by no program.
-_TEXTS: Final = frozenset({"description", "title"})
 
 
 class OfferScreen:
@@ -82,18 +82,6 @@ def is_visible_offer(member: str, entry: JsonObject) -> bool:
     elif not isinstance(key, str) or not key.strip() or find_hidden(key) or has_line_ends(key):
         return False
     return not has_hidden_in(readable(entry))
-
-
-def readable(value: Json) -> Json:
-    """A definition with hidden characters made visible in its descriptions and titles, at any depth."""
-    if isinstance(value, dict):
-        return {
-            name: show_hidden(member) if name in _TEXTS and isinstance(member, str) else readable(member)
-            for name, member in value.items()
-        }
-    if isinstance(value, list):
-        return [readable(item) for item in value]
-    return value
 
 
 def readable_error(fault: McpError) -> McpError:

@@ -21,7 +21,6 @@ from moot.bridges.server.call_secrets import check_use
 from moot.bridges.server.offer_screen import (
     OfferScreen,
     only_reads,
-    readable,
     readable_error,
     withheld_error,
 )
@@ -51,7 +50,7 @@ from moot.mcp.tool_pins import PinChange, Pins
 from moot.mcp.upstream import Server, ServerInfo, Upstream, UpstreamCallbacks
 from moot.participant import IncomingRequest, JoinedSpace, PresenceEvent
 from moot.protocol.answer_marks import mark_result
-from moot.protocol.hidden_text import MAX_NAME_CHARS, is_visible_name, show_hidden, show_hidden_in
+from moot.protocol.hidden_text import MAX_NAME_CHARS, is_visible_name, readable, show_hidden, show_hidden_in
 from moot.protocol.kinds import WIDEN_BOX
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS, METHOD_NOT_FOUND

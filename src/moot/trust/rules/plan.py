@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from moot.errors import InvalidPattern, UsageError
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
+from moot.protocol.strict_json import texts_in
 from moot.trust.history.proposal_case import path_text
 from moot.trust.rules.conditions import canonical
 from moot.trust.rules.rule import Rule
@@ -234,7 +235,7 @@ def _check_line(line: Json, where: str) -> None:
     for key in ("to", "tool"):
         _name(fields.get(key), f"{where}.{key}")
     mapping(fields.get("arguments", {}), f"{where}.arguments")
-    named = [leaf for key in ("range", "sums", *KINDS) for leaf in _texts_in(fields.get(key))]
+    named = [leaf for key in ("range", "sums", *KINDS) for leaf in texts_in(fields.get(key))]
     for text in (*fields.get("arguments", {}), *named):
         if not text.isprintable():
             # It stands as it is in what people read.
@@ -244,18 +245,6 @@ def _check_line(line: Json, where: str) -> None:
     count = fields.get("count", 1)
     if type(count) is not int or not 1 <= count <= MAX_COUNT:
         raise UsageError(f"{where}.count must be a whole number from 1 to {MAX_COUNT}")
-
-
-def _texts_in(value: Json) -> Iterator[str]:
-    """The names and texts of what is said of arguments; what is wrong in it is told by whoever reads it."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from (name, *_texts_in(inner))
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts_in(inner)
-    elif isinstance(value, str):
-        yield value
 
 
 def _name(value: Json, where: str) -> str:
