@@ -37,6 +37,8 @@ class RogueGateway:
         self.kept: set[str] = set()
         self.protocol = "mew/v0.4"
         self.welcome = "system/welcome"
+        # What its welcome tells besides.
+        self.welcome_facts: dict[str, Json] = {}
         # How many chats, and then a call of our tool, come in the same breath as the welcome.
         self.behind_the_welcome = 0
 
@@ -49,7 +51,8 @@ class RogueGateway:
         if self.welcomes:
             await self.emit(
                 self.welcome,
-                {"you": {"id": me, "capabilities": self.capabilities}, "participants": self.participants},
+                {"you": {"id": me, "capabilities": self.capabilities}, "participants": self.participants}
+                | self.welcome_facts,
                 to=[me],
             )
         for _ in range(self.behind_the_welcome):

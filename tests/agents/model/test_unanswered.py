@@ -28,10 +28,15 @@ def patient_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def tools_request(server: Client, count: int = 1) -> dict[str, Any]:
-    """The n-th request for the server's tools; joining may have passed over it already."""
+    """The n-th request for the server's tools; joining may have passed over it already.
+
+    Everybody hears what others are asked, and no answer of this server would be one to that.
+    """
+    me = server.received[0]["payload"]["you"]["id"]
 
     def requests() -> list[dict[str, Any]]:
-        return [each for each in server.received if each["payload"].get("method") == "tools/list"]
+        asked = [each for each in server.received if each["payload"].get("method") == "tools/list"]
+        return [each for each in asked if me in each["to"]]
 
     await until(lambda: len(requests()) >= count)
     return requests()[count - 1]

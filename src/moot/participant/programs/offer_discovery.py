@@ -92,6 +92,8 @@ class OfferDiscovery:
         self._waiting: dict[tuple[str, OfferKind], float] = {}
         # Members that have answered a page of a list: more of them is on its way.
         self._answering: set[str] = set()
+        # Those who were here when we looked: a long welcome lists more of them later.
+        self._known_here: set[str] = set()
         self._progress = asyncio.Event()
         # The lists of those who were here when we joined: learned together, so that a name which several
         # offer does not go to whoever answers first. None: learn at once.
@@ -183,6 +185,11 @@ class OfferDiscovery:
 
     def _refresh_all(self) -> None:
         """We have joined, or are back: everything may be different."""
+        self._known_here.clear()
+        self._refresh_new()
+
+    def _refresh_new(self) -> None:
+        """Forget whoever is gone, and ask those who were not here before."""
         roster = self._space.roster
         here = {member.name for member in roster.values()}
         changed: set[OfferKind] = set()
@@ -191,9 +198,10 @@ class OfferDiscovery:
                 changed |= self._offers.remove_owner(owner)
         if changed:
             self._changed(changed)
-        for id in sorted(roster):
+        for id in sorted(roster.keys() - self._known_here):
             self.refresh(id)
             self._expect(id)
+        self._known_here = set(roster)
         if self._waiting and self._first is None:
             loop = asyncio.get_running_loop()
             self._first, self._first_keys, self._learning_since = {}, set(self._waiting), loop.time()
@@ -223,12 +231,16 @@ class OfferDiscovery:
                     attempt += 1
                     await asyncio.sleep(_LIST_RETRY_SECONDS)
         finally:
-            self._requesting.pop(key, None)
-            self._waiting.pop(key, None)
-            self._first_keys.discard(key)
-            if not self._first_keys:
-                self._learn_first()
-            self._progress.set()
+            if self._requesting.get(key) is asyncio.current_task():
+                self._end_request(key)
+
+    def _end_request(self, key: tuple[str, OfferKind]) -> None:
+        del self._requesting[key]
+        self._waiting.pop(key, None)
+        self._first_keys.discard(key)
+        if not self._first_keys:
+            self._learn_first()
+        self._progress.set()
 
     async def _request_once(self, member: str, kind: OfferKind) -> bool:
         """Request one list and learn it; False if it is worth asking again."""
@@ -335,13 +347,21 @@ class OfferDiscovery:
                 self._update(envelope.sender, asked.kind, items, more=asked.more)
 
     def _handle_presence(self, event: PresenceEvent) -> None:
-        if event.member is None:
+        if event.event == "refreshed":
+            self._refresh_new()
+        elif event.member is None:
             return
-        if event.event == "join":
+        elif event.event == "join":
+            self._known_here.add(event.member.id)
             self.refresh(event.member.id)
             self._expect(event.member.id)
         elif event.event == "leave":
+            self._known_here.discard(event.member.id)
             self._answering.discard(event.member.id)
+            # Should it come back, it was not sent what its last connection was asked.
+            for key in [key for key in self._requesting if key[0] == event.member.id]:
+                self._requesting[key].cancel()
+                self._end_request(key)
             changed = self._offers.remove_owner(event.member.name)
             if changed:
                 self._changed(changed)
