@@ -8,6 +8,7 @@ on as what it is, and the other side has a moment to end as well.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import hmac
 import socket
@@ -26,6 +27,10 @@ CONNECT_SECONDS: Final = 2.0
 BUFFER_BYTES: Final = 64 << 10
 # Between the end of one side and that of the other one; a close of a WebSocket takes 3 s at most.
 _LINGER_SECONDS: Final = 5.0
+# What this machine has no more of: files, memory, ports.
+_OWN_LACKS: Final = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EAGAIN}
+)
 # A machine that is gone says nothing: it is asked by the kernel after so long, so often, so many times.
 # The last one, in ms, is for bytes that nobody acknowledges: while there are some, it is not asked.
 _SILENCE: Final = (
@@ -57,18 +62,31 @@ class RequestHead(NamedTuple):
     headers: Iterable[tuple[bytes, bytes]]
 
 
+class NotTried(OSError):
+    """This gateway could not even try: that says nothing of the other one."""
+
+
 async def open_connection(
     address: RelayAddress, make_protocol: Callable[[], P], own: tuple[Path, Path] | None = None
 ) -> tuple[asyncio.Transport, P]:
     """Raises OSError. `own`: certificate and key, for a gateway that asks its clients for theirs."""
-    async with asyncio.timeout(CONNECT_SECONDS):
-        transport, protocol = await asyncio.get_running_loop().create_connection(
-            make_protocol,
-            address.host,
-            address.port,
-            ssl=_context(own) if address.certificate else None,
-            server_hostname=address.host if address.certificate else None,
-        )
+    try:
+        context = _context(own) if address.certificate else None
+    except OSError as fault:
+        raise NotTried(f"the own certificate cannot be used: {fault}") from None
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            transport, protocol = await asyncio.get_running_loop().create_connection(
+                make_protocol,
+                address.host,
+                address.port,
+                ssl=context,
+                server_hostname=address.host if address.certificate else None,
+            )
+    except OSError as fault:
+        if fault.errno in _OWN_LACKS and not isinstance(fault, ssl.SSLError):
+            raise NotTried(*fault.args) from None
+        raise
     secure = transport.get_extra_info("ssl_object")
     if secure is not None:
         shown = hashlib.sha256(secure.getpeercert(True) or b"").hexdigest()

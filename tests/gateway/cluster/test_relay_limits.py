@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from moot.gateway.cluster import gateway_relay
 from moot.gateway.cluster.gateway_relay import GatewayRelay
+from moot.gateway.http.mounted_apps import MountedApps
 from moot.net import relay_connection
 from moot.net.http_protocol import MAX_HEADER_BYTES, MAX_HEADERS
-from moot.net.relay_connection import RelayAddress, RelayEnd
+from moot.net.relay_connection import NotTried, RelayAddress, RelayEnd
 from moot.protocol.large_content import MAX_CONTENT_BYTES
 from moot.resilience import refused_body
 from tests.gateway.cluster.conftest import StartGateway
@@ -207,3 +213,47 @@ async def test_a_relay_that_is_closed_opens_nothing(
         assert await a.status("/ws?space=lab", token="t-alice") == 503
         assert (await get(a, WHERE)).status_code == 503
         assert relay(a).connections == 0
+
+
+async def test_what_a_gateway_lacks_itself_is_no_fault_of_those_that_it_would_relay_to(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Out of files or ports, or in the middle of a renewal of its certificate."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    plain = RelayAddress("127.0.0.1", 1, "http://nobody")
+    with monkeypatch.context() as none_left:
+        loop = SimpleNamespace(create_connection=full)
+        known = SimpleNamespace(get_running_loop=lambda: loop, timeout=asyncio.timeout)
+        none_left.setattr(relay_connection, "asyncio", known)
+        with pytest.raises(NotTried, match="too many open files"):
+            await relay_connection.open_connection(plain, asyncio.Protocol)
+    encrypted = RelayAddress("127.0.0.1", 1, "https://nobody", "00" * 32)
+    with pytest.raises(NotTried, match="certificate"):
+        await relay_connection.open_connection(encrypted, asyncio.Protocol, (Path("none"), Path("none")))
+    with pytest.raises(ConnectionRefusedError):
+        await relay_connection.open_connection(plain, asyncio.Protocol)
+
+    async def not_tried(*_: object) -> None:
+        raise NotTried
+
+    async with two(start) as (a, _):
+        monkeypatch.setattr(gateway_relay, "open_connection", not_tried)
+        monkeypatch.setattr(GatewayRelay, "wait_seconds", 0.1)
+        monkeypatch.setattr(node(a), "note_unreachable", lambda *_: pytest.fail("nobody is unreachable"))
+        assert (await get(a, WHERE)).status_code == 503
+
+
+async def test_who_waited_is_answered_by_whoever_serves_the_path_by_then() -> None:
+    def relayed(_scope: Scope, _space: str, local: ASGIApp) -> ASGIApp:
+        async def taken_over(scope: Scope, receive: Receive, send: Send) -> None:
+            apps.mount(["/mcp"], PlainTextResponse("here"))
+            await local(scope, receive, send)
+
+        return taken_over
+
+    apps = MountedApps(PlainTextResponse("own"), {"/mcp": "lab"}, relayed)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(apps), base_url="http://a") as client:
+        assert (await client.get("/mcp")).text == "here"

@@ -5,17 +5,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from nats.js.kv import KeyValue
 
 from moot.errors import Unavailable
 from moot.gateway.cluster.nats import served_exchange
 from moot.gateway.cluster.nats.shared_values import SharedValues
+from moot.gateway.notifications.recipients import Subject
+from moot.gateway.notifications.sender import (
+    NotificationSender,
+    SenderRules,
+    decode_notified,
+    encode_notified,
+)
 from moot.protocol.operation import Json
 from tests.gateway.cluster.conftest import StartGateway
 from tests.gateway.cluster.test_questions import divided
@@ -182,3 +192,95 @@ async def test_what_two_gateways_change_at_once_is_changed_by_both(start: StartG
         assert await values[0].read("count") == b"x" * 6
         with pytest.raises(Unavailable, match="not connected"):
             await SharedValues(node(a).config, lambda: None).change("count", add)
+
+
+async def test_a_device_is_off_although_its_account_was_seen_again_meanwhile(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = SharedValues.change
+
+    def see_again(found: bytes | None) -> bytes:
+        devices = json.loads(found or b"")
+        devices[0]["account"]["seen_at"] += 1
+        return json.dumps(devices).encode()
+
+    async def change_second(self: SharedValues, key: str, edit: Callable[[bytes | None], bytes]) -> bytes:
+        await change(self, key, see_again)
+        return await change(self, key, edit)
+
+    async with running_provider() as provider, receiver(status=201) as service:
+        rules = provider.rules(person(capabilities=DECIDES, spaces=["lab"]))
+        async with start("a", oidc=rules, spaces={"lab": space_settings(TOOLS)}, notifications=quick()) as a:
+            await until(lambda: has_keys(a))
+            token, browser = provider.token(), PushBrowser(service.url)
+            await enter(a, token)
+            await ask(a, "GET", token)
+            assert (await ask(a, "POST", token, browser.subscription)).status_code == 201
+            monkeypatch.setattr(SharedValues, "change", change_second)
+            headers = {"Authorization": f"Bearer {token}"}
+            where = f"/push-subscriptions/{browser.id}"
+            assert (await a.http.delete(where, headers=headers)).json()["removed"]
+            monkeypatch.undo()
+            assert (await ask(a, "GET", token)).json()["subscriptions"] == []
+            assert (await a.http.delete(where, headers=headers)).status_code == 404
+
+
+def sender_of(spaces: Mapping[str, Any], shared: Any, folder: Path) -> NotificationSender:
+    recipient: Any = SimpleNamespace(owner="ana", participant_in=lambda _space: "ana")
+    rules, channel, files = SenderRules(0, False, None), cast("Any", None), cast("Any", None)
+    return NotificationSender(
+        "ana", recipient, rules, channel, spaces,
+        public_url=None, file=folder / "told", files=files, outcomes=Counter(), shared=shared,
+    )  # fmt: skip
+
+
+async def test_of_a_space_that_comes_while_it_is_read_what_was_told_nothing_is_told_yet(
+    tmp_path: Path,
+) -> None:
+    """What the gateway that had it told meanwhile is not in what was read."""
+    journal = SimpleNamespace(writable=True)
+    spaces = {
+        name: SimpleNamespace(journal=journal, order=SimpleNamespace(is_first=name == "lab"))
+        for name in ("lab", "other")
+    }
+
+    class Shared:
+        async def read(self, _key: str) -> None:
+            spaces["other"].order.is_first = True
+
+    sender = sender_of(spaces, Shared(), tmp_path)
+    await sender._take_over()
+    assert list(sender._readable_hosts()) == ["lab"]
+    await sender._take_over()
+    assert list(sender._readable_hosts()) == ["lab", "other"]
+
+
+async def test_what_two_gateways_told_at_once_is_remembered_of_both(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with with_devices(start) as (a, b, at_a, _, service):
+        assert (await at_a.add(PushBrowser(service.url))).status_code == 201
+        await until(lambda: senders(a, b) == [1, 1])
+        await looked(a, b)
+        (sender,) = b.gateway.notifier.devices.senders.values()
+        key, owner, values = sender._shared_key, sender._recipient.owner, b.gateway.notifier.shared
+        written, get = asyncio.Event(), KeyValue.get
+
+        async def get_before_it_is_written(self: KeyValue, name: str) -> KeyValue.Entry:
+            try:
+                return await get(self, name)
+            finally:
+                if name == key and not written.is_set():
+                    written.set()
+                    told = Subject("other", "proposal.pending", 1, "elsewhere")
+                    await self.put(key, encode_notified(owner, [told]))
+
+        monkeypatch.setattr(KeyValue, "get", get_before_it_is_written)
+        agent, _ = await b.join("agent"), await b.join("files")
+        await propose(agent, "here")
+        await service.has(2)
+        await written.wait()
+        await looked(b)
+        assert isinstance(values, SharedValues)
+        kept = decode_notified(await values.read(key) or b"", owner)
+        assert {each.space for each in kept} == {"lab", "other"}

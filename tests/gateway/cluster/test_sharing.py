@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
+import msgspec
 import pytest
 
 from moot.cli.gateway.cluster import service_of
@@ -26,6 +27,7 @@ from moot.gateway.created_spaces import CLUSTER_FILE
 from moot.net.address_order import normal_address, order_addresses
 from moot.participant import connect
 from moot.protocol.operation import Json
+from moot.resilience.task_set import TaskSet
 from tests.gateway.cluster.conftest import PEOPLE, StartGateway, set_bounds
 from tests.gateway.cluster.histories import faults_of
 from tests.gateway.cluster.nats_proxy import proxied
@@ -399,3 +401,30 @@ def test_what_is_told_of_a_shard_has_its_age(monkeypatch: pytest.MonkeyPatch) ->
     assert exchange.gateways_of(2) == []
     told(2)
     assert exchange.gateways_of(2) == ["b"]
+
+
+async def test_who_was_not_reached_while_nobody_could_be_told_is_not_called_lost_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A gateway that was cut off reached nobody: others would take over what is served all the time."""
+    monkeypatch.setattr(served_exchange, "_TELL_SECONDS", 0.01)
+    monkeypatch.setattr(served_exchange, "FRESH_SECONDS", 0.0)
+    told: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def publish(_subject: str, data: bytes) -> None:
+        told.put_nowait(data)
+
+    async def subscribe(_subject: str, **_: object) -> None: ...
+
+    client = SimpleNamespace(is_connected=False, publish=publish, subscribe=subscribe)
+    own = served_exchange.ServedShards("a", frozenset())
+    exchange = served_exchange.ServedExchange(client, "", lambda: own)  # type: ignore[arg-type]
+    exchange.note(served_exchange.ServedShards("b", frozenset({1})))
+    tasks = TaskSet("told")
+    await exchange.start(tasks)
+    exchange.note_lost("b")
+    await asyncio.sleep(0)
+    client.is_connected = True
+    async with bounded():
+        assert msgspec.json.decode(await told.get(), type=served_exchange.ServedShards) == own
+    await tasks.close()

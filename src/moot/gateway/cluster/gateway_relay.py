@@ -21,7 +21,7 @@ from moot.errors import Unavailable
 from moot.gateway.cluster.relay_claims import RelayClaims, Values
 from moot.net.counted_address import plain_address
 from moot.net.http_protocol import RELAYED_HEADER
-from moot.net.relay_connection import RelayAddress, RelayEnd, RequestHead, open_connection
+from moot.net.relay_connection import NotTried, RelayAddress, RelayEnd, RequestHead, open_connection
 from moot.net.server_tls import ServerTls
 from moot.net.upgrade_request import RelayedUpgrade, Upgrade, UpgradeRefusal
 from moot.net.websocket_server import Decision
@@ -159,6 +159,8 @@ class GatewayRelay:
             except OSError as fault:
                 where = f"{address.host}:{address.port}"
                 log.warning("no relay", extra={"space": space, "gateway": where, "fault": repr(fault)})
+                if isinstance(fault, NotTried):
+                    return None
                 continue
             if self._is_closed:
                 transport.abort()

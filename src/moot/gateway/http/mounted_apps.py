@@ -38,6 +38,10 @@ class MountedApps:
             await self._own(scope, receive, send)
             return
         space = self._spaces.get(path)
-        own = self._apps[path] or denied(AccessDenied(503, _NOT_YET, retry_after=1))
-        relayed = None if space is None else self._relayed(scope, space, own)
-        await (relayed or own)(scope, receive, send)
+        relayed = None if space is None else self._relayed(scope, space, self._answer)
+        await (relayed or self._answer)(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """By whoever serves the path when it is answered, which may be a while after it was asked."""
+        app = self._apps[scope["path"].rstrip("/")] or denied(AccessDenied(503, _NOT_YET, retry_after=1))
+        await app(scope, receive, send)

@@ -129,17 +129,13 @@ class PushRoutes:
 
     async def remove(self, request: Request) -> Response:
         """Turn them off for one of the caller's devices."""
-        owner, devices = (await self._caller(request)).owner, self._devices
-        id = request.path_params["id"]
-        try:
-            found = [each for each in await devices.devices_of(owner) if each.id == id]
-        except PushUnavailable as fault:
-            return _unavailable(str(fault))
-        if not found:
-            raise RequestRefused(AccessDenied(404, "notifications are not on for this device"))
+        owner, id = (await self._caller(request)).owner, request.path_params["id"]
         body: dict[str, Json] = {"id": id, "removed": True}
         try:
-            await devices.remove(found, "turned off")
+            if not await self._devices.turn_off(owner, id):
+                raise RequestRefused(AccessDenied(404, "notifications are not on for this device"))
+        except PushUnavailable as fault:
+            return _unavailable(str(fault))
         except OSError:
             return json_response(202, body | {"on_disk": False})
         return json_response(200, body)

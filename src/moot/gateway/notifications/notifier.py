@@ -24,8 +24,6 @@ _STOP_SECONDS: Final = 1.0
 class ConfiguredRecipient:
     """The participant whose receiver this is, in the spaces that were chosen for it."""
 
-    is_shared = True
-
     def __init__(self, receiver: ReceiverConfig) -> None:
         self.owner = receiver.participant
         self._spaces = receiver.spaces

@@ -97,8 +97,6 @@ class Recipient(Protocol):
 
     # What was told is kept for this one alone.
     owner: str
-    # Whether all gateways of a cluster know it, of which one tells it.
-    is_shared: bool
 
     def participant_in(self, space: str) -> str | None:
         """Who is told of what is in this space; None if nobody is."""
@@ -184,7 +182,9 @@ class NotificationSender:
         self._told_here = told_here
 
     async def _read_shared(self, shared: SharedValues) -> set[Subject]:
-        found = await shared.read(self._shared_key)
+        return self._decode_shared(await shared.read(self._shared_key))
+
+    def _decode_shared(self, found: bytes | None) -> set[Subject]:
         try:
             return decode_notified(found, self._recipient.owner) if found else set()
         except msgspec.DecodeError:
@@ -240,7 +240,9 @@ class NotificationSender:
             space: host
             for space, host in self._hosts.items()
             if host.journal.writable
-            and (host.order.is_first or not self._recipient.is_shared)
+            and host.order.is_first
+            # What came while it was read what was told has its turn the next time.
+            and (self._shared is None or space in self._told_here)
             and participant_in(space) is not None
         }
 
@@ -335,17 +337,16 @@ class NotificationSender:
                 extra={"receiver": self._name, "why": type(fault).__name__},
             )
         if self._shared is not None:
-            try:
+            here = self._told_here
+            own = [each for each in notified if each.space in here]
+
+            def add(found: bytes | None) -> bytes:
                 # Another gateway may tell of other spaces.
-                kept = {
-                    *(each for each in notified if each.space in self._told_here),
-                    *(
-                        each
-                        for each in await self._read_shared(self._shared)
-                        if each.space not in self._told_here
-                    ),
-                }
-                await self._shared.write(self._shared_key, encode_notified(self._recipient.owner, kept))
+                others = (each for each in self._decode_shared(found) if each.space not in here)
+                return encode_notified(self._recipient.owner, [*own, *others])
+
+            try:
+                await self._shared.change(self._shared_key, add)
             except Unavailable as fault:
                 log.warning(
                     "notifications may be repeated by another gateway: what was told cannot be shared",

@@ -181,6 +181,8 @@ class ServedExchange:
     async def _tell(self) -> None:
         while True:
             self._is_changed.clear()
+            # What was found when nobody could be told of it, others may know better by now.
+            self._to_tell_lost = {each for each in self._to_tell_lost if self._is_lost(each)}
             if self._client.is_connected:
                 lost = frozenset(self._to_tell_lost)
                 told = msgspec.structs.replace(self._own(), lost=lost)

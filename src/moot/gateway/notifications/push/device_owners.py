@@ -40,9 +40,6 @@ class OwnerQuestion(msgspec.Struct, frozen=True):
 class DeviceOwner:
     """Whoever holds a token, or somebody who signs in with a provider or a passkey, signed in now or not."""
 
-    # Of a space, one gateway of a cluster tells.
-    is_shared = True
-
     def __init__(
         self,
         directory: SpaceDirectory,

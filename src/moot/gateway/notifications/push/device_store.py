@@ -54,7 +54,9 @@ class DeviceFile:
         return self._known
 
     async def change(self, edit: Edit, *, holds_unkept: bool = False) -> list[Subscription]:
-        found = edit(await self.read())
+        known = await self.read()
+        if (found := edit(known)) == known:
+            return known
         if holds_unkept:
             self._known = found
         await asyncio.get_running_loop().run_in_executor(self._files, write_subscriptions, self._file, found)
@@ -72,17 +74,22 @@ class SharedDevices:
         self._is_moved = False
 
     async def read(self) -> list[Subscription]:
-        if not self._is_moved:
-            await self._move()
+        await self._move()
         return _decode_shared(await self._values.read(_SHARED_KEY))
 
     async def change(self, edit: Edit, *, holds_unkept: bool = False) -> list[Subscription]:  # noqa: ARG002
+        await self._move()
+        return await self._change(edit)
+
+    async def _change(self, edit: Edit) -> list[Subscription]:
         changed = await self._values.change(
             _SHARED_KEY, lambda found: msgspec.json.encode(edit(_decode_shared(found)))
         )
         return _decode_shared(changed)
 
     async def _move(self) -> None:
+        if self._is_moved:
+            return
         loop = asyncio.get_running_loop()
         own = await loop.run_in_executor(self._files, read_subscriptions, self._file)
         if own:
@@ -91,7 +98,7 @@ class SharedDevices:
                 names = {each.name for each in known}
                 return [*known, *(each for each in own if each.name not in names)]
 
-            await self.change(add)
+            await self._change(add)
         try:
             # Or what is turned off from now on would come back.
             await loop.run_in_executor(self._files, lambda: self._file.unlink(missing_ok=True))

@@ -226,15 +226,18 @@ class PushDevices:
             await self._change(put)
         log.info("push device added", extra={"device": subscription.name, "devices": len(self._devices)})
 
-    async def remove(self, subscriptions: Iterable[Subscription], why: str) -> bool:
-        """Tell these no more; whether any was told until now. Raises Unavailable, and OSError if that is not
-        kept, though it holds until the next start."""
-        # The same one: it may have been turned on again meanwhile.
-        gone, found = list(subscriptions), list[Subscription]()
+    async def turn_off(self, owner: str, id: str) -> bool:
+        """Tell this device of an owner no more, whatever was renewed meanwhile; whether it was told until
+        now. Raises PushUnavailable, Unavailable, and OSError if that is not kept, though it holds until the
+        next start."""
+        return await self._remove(lambda each: (each.owner, each.id) == (owner, id), "turned off")
+
+    async def _remove(self, is_gone: Callable[[Subscription], bool], why: str) -> bool:
+        found: list[Subscription] = []
 
         def take_out(known: list[Subscription]) -> list[Subscription]:
-            found[:] = [each for each in known if each in gone]
-            return [each for each in known if each not in gone]
+            found[:] = filter(is_gone, known)
+            return [each for each in known if each not in found]
 
         async with self._one_at_a_time:
             try:
@@ -282,7 +285,8 @@ class PushDevices:
             self._running.pop(subscription.name, None)
             why, is_removed = "its push service or its owner's sign-in has ended it", True
             try:
-                is_removed = await self.remove([subscription], why)
+                # The same one: it may have been turned on again meanwhile.
+                is_removed = await self._remove(lambda each: each == subscription, why)
             except Unavailable:
                 # When the others can be told, it is looked at again.
                 self._devices.pop(subscription.name, None)
