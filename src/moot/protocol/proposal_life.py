@@ -197,6 +197,13 @@ class ProposalLife(msgspec.Struct, eq=False, kw_only=True):
         """How many votes are missing before this member can carry it out."""
         return 0 if member in self.exempt else self.approvals_missing
 
+    def asks_for(self, member: str) -> bool:
+        """Whether this member cannot make the call alone, whatever its rights."""
+        if (self.approvals_needed or self.passkey) and member not in self.exempt:
+            return True
+        verdicts = {each.verdict for each in self.budgets} | {each.verdict for each in self.effects}
+        return not verdicts <= {"free"}
+
     @property
     def vote_text(self) -> str:
         """How far the vote on a pending one is, for people; empty where none is needed."""

@@ -271,6 +271,37 @@ async def test_a_right_that_comes_meanwhile_replaces_a_proposal_that_nobody_deci
             await until(lambda: seen.status == "withdrawn")
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"quorum": [{"payload": {"params": {"name": "measure"}}, "approvals_needed": 2}]},
+        {"budgets": {"few": {"tool": "measure", "ask_at": 0}}},
+    ],
+)
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_right_that_does_not_suffice_takes_no_proposal_back(
+    tmp_path: Path, mode: Any, rules: dict[str, Any]
+) -> None:
+    """0145: and a client that knows the tool's output schema reads that it is pending."""
+    async with served_space(tmp_path, {"guest": ["mcp/*", "chat"]}, rules) as served:
+        files, alice = await served.join("files"), await served.join("alice")
+
+        @files.tool
+        def measure() -> dict[str, int]:
+            return {"bytes": 3}
+
+        shown = await served.serve("guest", limits=HASTY)
+        async with shown.client(mode) as client:
+            (tool,) = [each for each in (await client.list_tools()).tools if each.name == "measure"]
+            assert tool.output_schema is not None
+            assert text_of(await client.call_tool("measure", {})).startswith("PENDING")
+            seen = await first_proposal(alice)
+            again = text_of(await client.call_tool("measure", {}))
+            assert again.startswith("PENDING")
+            assert "This same call was pending already" in again
+            assert (seen.status, list(alice.proposals)) == ("pending", [seen])
+
+
 async def test_two_clients_of_one_member_make_one_proposal_of_the_same_call(tmp_path: Path) -> None:
     fast = ("--decision-seconds", "0.1")
     async with lab(tmp_path) as gateway, files_and_alice(gateway.gateway.url) as (_, writes, alice):

@@ -246,10 +246,14 @@ class PendingCalls:
     async def resume_before_request(self, host: str, method: str, params: JsonObject) -> PendingCall | None:
         """The proposal of a call that may be requested now, if that is done or being done.
 
-        One that nobody has decided on is withdrawn: its right came, and it need not wait for an approval.
+        One that nobody has decided on is withdrawn: its right came, and it need not wait for an approval. Not
+        where a right does not suffice: that would take back the votes that it has.
         """
         known = await self._find_same(host, method, params)
         if known is None or known.decided.is_set():
+            return known
+        seen = self._space.proposals.get(known.handle)
+        if seen is not None and seen.asks_for(self._space.me):
             return known
         await known.withdraw("may be requested now")
         with suppress(TimeoutError):

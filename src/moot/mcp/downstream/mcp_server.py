@@ -69,6 +69,8 @@ class McpServer:
             backend, limits, self.counts, self.tasks, prefix, spawn=self.spawn
         )
         self.open_subscriptions = 0
+        # The tools that were listed last with an output schema, which clients keep.
+        self._structured: dict[Era, set[Json]] = {}
         self.is_ending = False
         self._group = asyncio.TaskGroup()
         self._spawned: set[asyncio.Task[None]] = set()
@@ -135,6 +137,8 @@ class McpServer:
         method = request.method
         if method in CALL_METHODS:
             result = await self._run_call(request, client)
+            if method == "tools/call" and request.params["name"] in self._structured.get(client.era, ()):
+                result = _mark_unstructured(result)
         elif method in LISTS:
             result = await self._list(request, client)
         else:
@@ -162,8 +166,10 @@ class McpServer:
             # Everything is on one page: several clients never ask for a second.
             raise McpError(INVALID_PARAMS, "unknown cursor: this list has one page")
         items = await self._wait_for_offers(LISTS[request.method], request, client)
-        if request.method == "tools/list" and client.era == "handshake":
-            items = [_handshake_tool(item) for item in items]
+        if request.method == "tools/list":
+            if client.era == "handshake":
+                items = [_handshake_tool(item) for item in items]
+            self._structured[client.era] = {item["name"] for item in items if "outputSchema" in item}
         return {LISTS[request.method]: items}
 
     async def _wait_for_offers(
@@ -265,6 +271,15 @@ def check_params(method: str, params: JsonObject) -> None:
 def _check_text(params: Mapping[str, Json], name: str) -> None:
     if not isinstance(params.get(name), str) or not params[name]:
         raise McpError(INVALID_PARAMS, f'"{name}" must be a non-empty string')
+
+
+def _mark_unstructured(result: JsonObject) -> JsonObject:
+    """A text in place of what an output schema promises, such as that the call is pending or too large.
+
+    Clients do not show it, but raise that there is no structured content, unless it says `isError`.
+    """
+    is_text = "content" in result and "structuredContent" not in result
+    return {**result, "isError": True} if is_text else result
 
 
 def _handshake_tool(tool: JsonObject) -> JsonObject:
