@@ -53,8 +53,9 @@ from moot.participant import IncomingRequest, JoinedSpace
 from moot.participant.connection.envelope_writer import new_id
 from moot.participant.decisions.own_proposal import Proposal
 from moot.participant.programs.repeated_send import wait_able
+from moot.protocol.answer_marks import unknown_outcome
 from moot.protocol.operation import Json
-from moot.protocol.rpc_codes import INVALID_PARAMS
+from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_PARAMS
 
 # How long one turn may take in all, waiting for people included: a day, as a proposal.
 TURN_SECONDS: Final = 86_400.0
@@ -259,8 +260,8 @@ class Permissions:
 
     # Decisions
 
-    async def answer(self, request: IncomingRequest) -> dict[str, Json] | None:
-        """A request for one of our tools: what it fulfils is released, once; None if the end is not known."""
+    async def answer(self, request: IncomingRequest) -> dict[str, Json]:
+        """A request for one of our tools: what it fulfils is released, once."""
         permission, shown = self._find(request)
         if permission is None:
             raise McpError(
@@ -289,12 +290,18 @@ class Permissions:
         self._running.append(permission)
         log.info("allowed once", extra={"by": request.sender, "call": permission.shown.what[:200]})
         try:
-            return await asyncio.shield(permission.finished)
+            result = await asyncio.shield(permission.finished)
         except asyncio.CancelledError:
             if request.is_cancelled:
                 # ACP cannot stop one call; what comes of it is told when it is known.
                 self._space.spawn(self._answer_late(request, permission))
             raise
+        if result is None:
+            # Never "failed", which would invite a second time.
+            raise McpError(
+                INTERNAL_ERROR, "it was allowed, and whether the agent did it is not known", unknown_outcome()
+            )
+        return result
 
     async def _answer_late(self, request: IncomingRequest, permission: OpenPermission) -> None:
         result = await asyncio.shield(permission.finished)
