@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import resource
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,8 @@ from moot.agents.hook.hook_config import write_settings
 from moot.config.secrets.sign_in_store import SignInStore, StoredSignIn
 from moot.errors import UsageError
 from tests.gateway.fault_shim import FaultShim
-from tests.gateway.served import command
+from tests.gateway.running_gateway import gateway_settings, participants, space_settings, write_config
+from tests.gateway.served import command, started
 from tests.store.journals import envelope_record, folder_in, write
 
 SETTINGS = json.dumps({"permissions": {"allow": ["Read"]}})
@@ -93,6 +95,25 @@ def test_a_sign_in_that_cannot_be_kept_leaves_the_earlier_ones(tmp_path: Path) -
             store.save("ws://two", sign_in)
         assert (store.load("ws://one"), store.load("ws://two")) == (sign_in, None)
     assert sorted(path.name for path in store.folder.iterdir()) == [".sign-ins.json.lock", "sign-ins.json"]
+
+
+async def test_whoever_takes_rights_away_from_a_shell_while_the_disk_fails_is_told(tmp_path: Path) -> None:
+    people = participants(alice=["*"], bob=["chat"], carol=["chat"])
+    file = write_config(tmp_path, gateway_settings({"lab": space_settings(people)}))
+    shim = FaultShim(tmp_path)
+    gateway = await started(file, environ=shim.environ)
+    token = tmp_path / "alice.token"
+    token.write_text("t-alice")
+    token.chmod(0o600)
+    ways = ("--gateway", gateway.url, "--token-file", str(token))
+    shim.set(sync_fault=errno.EIO)
+    code, said = await command("member", "kick", "bob", *ways, cwd=tmp_path)
+    assert code == 0
+    assert "in effect, but not on disk: a restart before the gateway's disk recovers would undo it" in said
+    code, said = await command("member", "kick", "carol", "--json", *ways, cwd=tmp_path)
+    assert (code, json.loads(said.splitlines()[-1])["on_disk"]) == (0, False)
+    await gateway.close()
+    assert (await gateway.end(signal.SIGTERM))[0] == 1
 
 
 @pytest.mark.parametrize("target", ["alice.token", "moot.sqlite", "journal"])

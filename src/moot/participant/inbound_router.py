@@ -35,6 +35,7 @@ _DECISIONS: Final = (
     "moot/preview",
     "space/kick",
 )
+_NOT_ON_DISK: Final = "in effect, but not on disk: a restart before the gateway's disk recovers would undo it"
 _CONTROLS: Final = ("pause", "resume", "shutdown")
 # A passive connection does not answer for the member.
 _ANSWERED_CONTROLS: Final = ("request-status", "forget", "compact", "clear", "restart")
@@ -285,7 +286,8 @@ class InboundRouter:
         parts = self._parts
         if refusal.details.get("error") == "not_on_disk":
             # It was done, and who waits for an answer to it will get one.
-            log.warning("in effect, but not on disk", extra={"participant": parts.sender.me, "id": id})
+            parts.sender.counts.not_on_disk += 1
+            log.warning(_NOT_ON_DISK, extra={"participant": parts.sender.me, "id": id})
             return True
         if refusal.details.get("error") == "unsupported_by_recipient":
             # D-56: it was delivered, but no answer will come.

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import structs
+
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
 from moot.cli.options.shared_options import add_json
 from moot.cli.process import program
@@ -143,6 +145,9 @@ async def _perform(options: argparse.Namespace) -> int:
         if operation.needs_history:
             context.history = await space.recall()
         result = await operation.run(context, options)
+    if space.counts.not_on_disk and isinstance(result.value, dict):
+        # As HTTP has it; what it means is a line of the SDK on stderr.
+        result = structs.replace(result, value={**result.value, "on_disk": False})
     print_result(result, as_json=options.json)
     return result.code
 

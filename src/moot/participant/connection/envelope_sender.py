@@ -59,6 +59,8 @@ class SendCounts(msgspec.Struct):
     reconnects: int = 0
     skipped_notifications: int = 0
     unasked_refusals: int = 0
+    # Ours that are in effect, and that a restart would undo: the gateway's disk fails.
+    not_on_disk: int = 0
     failed_handlers: int = 0
 
 
