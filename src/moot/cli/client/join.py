@@ -48,7 +48,7 @@ here. What you type is chat; / begins a command, and F1 explains the keys. Needs
 
 With --plain, without that extra, or where the output is no terminal, there are lines of text instead. They
 can be scripted: lines from a pipe are carried out one after the other, and the end of the input ends it,
-or --linger SECONDS later. With --json every message is one envelope a line.
+or --linger TIME later. With --json every message is one envelope a line.
 """
 _EXAMPLES = """\
   moot join                                       in the folder of a space
