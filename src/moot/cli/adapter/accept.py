@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from moot.cli.adapter.options import add_control, command, print_json
+from moot.cli.adapter.options import add_control, command, report
 from moot.cli.adapter.status import control_of
 from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
@@ -35,19 +35,11 @@ def add_command(commands: Any) -> None:
 
 
 def run_accept(chosen: argparse.Namespace) -> int:
-    from moot.operations.text.terminal_escape import printable
     from moot.xprotocol.adapter.operations.control_socket import send_control_request
 
     control = chosen.control or control_of(chosen.config)
     answer = run_errand(
         send_control_request(control, "accept", {"source": chosen.source, "names": chosen.names})
     )
-    if chosen.json:
-        print_json({"ok": True, **answer})
-        return 0
-    accepted = answer.get("accepted") or []
-    for name in accepted:
-        print(printable(f"accepted {name}"))
-    if not accepted:
-        print("no changes to accept")
-    return 0
+    lines = [f"accepted {name}" for name in answer.get("accepted") or []]
+    return report(chosen, {"ok": True, **answer}, lines or ["no changes to accept"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.cli.adapter import Misused
-from moot.cli.adapter.options import add_config, command, load_sections, own_identity, print_json
+from moot.cli.adapter.options import add_config, command, load_sections, own_identity, report
 from moot.cli.options.shared_options import add_json
 
 _EXAMPLES = """\
@@ -47,10 +47,5 @@ def run_dns(chosen: argparse.Namespace) -> int:
     record = record_of(
         msgspec.structs.replace(settings, discovery=discovery), own_identity(chosen.key, settings)[1]
     )
-    if chosen.json:
-        print_json(
-            {"name": record_name(domain), "type": "TXT", "ttl": TTL_SECONDS, "text": record_text(record)}
-        )
-    else:
-        print(zone_line(domain, record))
-    return 0
+    value = {"name": record_name(domain), "type": "TXT", "ttl": TTL_SECONDS, "text": record_text(record)}
+    return report(chosen, value, [zone_line(domain, record)])

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from moot.cli.adapter.options import command, print_json
+from moot.cli.adapter.options import command, report
 from moot.cli.options.shared_options import add_json
 
 _EXAMPLES = """\
@@ -52,21 +52,19 @@ def run_keygen(chosen: argparse.Namespace) -> int:
     else:
         identity = Identity.generate()
         keyfile.create(path, identity, force=chosen.force)
-    if chosen.json:
-        print_json(
-            {
-                "ok": True,
-                "file": str(path),
-                "public_key": identity.key.text,
-                "encryption_key": identity.enc_key.text,
-            }
-            | ({"older_encryption_keys": len(identity.retired)} if chosen.rotate else {})
-        )
-    else:
-        print(f"key file        {path} (mode 0600; keep a backup in a safe place)")
-        print(f"public key      {identity.key.text}")
-        print(f"encryption key  {identity.enc_key.text}")
-        if chosen.rotate:
-            print(f"older ones      {len(identity.retired)}, which open what was encrypted before")
-            print("A running adapter uses the new one after a restart.")
-    return 0
+    value: dict[str, Any] = {
+        "ok": True,
+        "file": str(path),
+        "public_key": identity.key.text,
+        "encryption_key": identity.enc_key.text,
+    }
+    lines = [
+        f"key file        {path} (mode 0600; keep a backup in a safe place)",
+        f"public key      {identity.key.text}",
+        f"encryption key  {identity.enc_key.text}",
+    ]
+    if chosen.rotate:
+        value["older_encryption_keys"] = len(identity.retired)
+        lines.append(f"older ones      {len(identity.retired)}, which open what was encrypted before")
+        lines.append("A running adapter uses the new one after a restart.")
+    return report(chosen, value, lines)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from moot.cli.adapter.options import add_config, command, print_json
+from moot.cli.adapter.options import add_config, command, report
 from moot.cli.adapter.schemas import inspected_sources
 from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
@@ -39,16 +40,18 @@ def add_command(commands: Any) -> None:
 
 
 def run_mcp_test(chosen: argparse.Namespace) -> int:
+    from moot.operations.text.terminal_escape import printable
     from moot.xprotocol.adapter.operations.source_inspection import inspect_sources
 
     settings, sources = inspected_sources(chosen.config, chosen.source)
     found = run_errand(inspect_sources(sources, limits=settings.limits, environ=os.environ))
-    if chosen.json:
-        print_json([_to_json(each) for each in found])
-    else:
-        for each in found:
-            _print(each)
-    return 1 if any(each.fault is not None for each in found) else 0
+    failed = [each for each in found if each.fault is not None]
+    for each in () if chosen.json else failed:
+        print(f"{each.source.name}: failed: {printable(each.fault or '')}", file=sys.stderr)
+        for line in each.stderr_tail:
+            print(f"    {printable(line)}", file=sys.stderr)
+    lines = [line for each in found if each.fault is None for line in _lines(each)]
+    return report(chosen, [_to_json(each) for each in found], lines, code=1 if failed else 0)
 
 
 def _to_json(found: SourceInspection) -> dict[str, Json]:
@@ -76,22 +79,14 @@ def _to_json(found: SourceInspection) -> dict[str, Json]:
     }
 
 
-def _print(found: SourceInspection) -> None:
-    from moot.operations.text.terminal_escape import printable
-
-    name = found.source.name
-    if found.fault is not None:
-        print(f"{name}: failed: {printable(found.fault)}", file=sys.stderr)
-        for line in found.stderr_tail:
-            print(f"    {printable(line)}", file=sys.stderr)
-        return
+def _lines(found: SourceInspection) -> Iterator[str]:
     described = _to_json(found)
     server = described.get("server") or {}
-    label = printable(f"{server.get('name', 'unnamed')} {server.get('version', '')}".strip())
-    print(
-        f"{name}: ok in {found.seconds:.1f} s: {label}, MCP {printable(str(described.get('mcp_version')))}: "
+    label = f"{server.get('name', 'unnamed')} {server.get('version', '')}".strip()
+    yield (
+        f"{found.source.name}: ok in {found.seconds:.1f} s: {label}, MCP {described.get('mcp_version')}: "
         f"{described['tools']} tools, {described['resources']} resources, {described['prompts']} prompts; "
         f"{described['published']} schemas published"
     )
     for refused in described["refused"]:
-        print(f"    not published: {printable(refused['name'])}: {printable(refused['message'])}")
+        yield f"    not published: {refused['name']}: {refused['message']}"

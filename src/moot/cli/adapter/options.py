@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,6 +117,10 @@ def format_count(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON value, indented, in ASCII."""
-    print(json.dumps(value, indent=2))
+def report(chosen: argparse.Namespace, value: Any, lines: Iterable[str], *, code: int = 0) -> int:
+    """Print what came of a command: with --json the value, indented, in ASCII. Its exit code."""
+    from moot.operations.text.terminal_escape import printable
+
+    for line in (json.dumps(value, indent=2),) if chosen.json else map(printable, lines):
+        print(line)
+    return code

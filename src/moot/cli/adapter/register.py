@@ -15,8 +15,8 @@ from moot.cli.adapter.options import (
     format_time,
     load_sections_if_any,
     own_identity,
-    print_json,
     relays_of,
+    report,
 )
 from moot.cli.options.shared_options import add_json
 from moot.cli.options.time_argument import parse_end_time
@@ -124,35 +124,35 @@ def run_register(chosen: argparse.Namespace) -> int:
     beside = output.resolve() == registration_file(key_file).resolve()
     follows = _tell_adapter(settings, key, parent.key.text, beside=beside)
     link = made.chain.links[-1]
-    if chosen.json:
-        print_json(
-            {
-                "ok": True,
-                "file": str(output),
-                "id": link.id,
-                "delegated_key": key,
-                "parent_key": parent.key.text,
-                "root": made.chain.root,
-                "capabilities": sorted(link.capabilities),
-                "expires_at": link.ends,
-                "published": published,
-                "adapter_follows": follows,
-                "delegation": made.as_json(),
-            }
-        )
-        return 0
-    print(f"delegated to  {key}")
-    print(f"by            {parent.key.text}")
-    for name in sorted(link.capabilities):
-        print(f"capability    {name}")
-    print(f"until         {format_time(link.ends)}")
-    print(f"written to    {output}")
-    if published is not None:
-        print(f"published at  {published}")
-    print(f"adapter       {_FOLLOWING[follows]}")
-    print("\nIf the parent may also give rights to others, in the adapter's configuration:\n")
-    print(f"identity:\n  parent_key: {parent.key.text}\n  parent_delegation_event: {output.absolute()}")
-    return 0
+    value = {
+        "ok": True,
+        "file": str(output),
+        "id": link.id,
+        "delegated_key": key,
+        "parent_key": parent.key.text,
+        "root": made.chain.root,
+        "capabilities": sorted(link.capabilities),
+        "expires_at": link.ends,
+        "published": published,
+        "adapter_follows": follows,
+        "delegation": made.as_json(),
+    }
+    lines = [
+        f"delegated to  {key}",
+        f"by            {parent.key.text}",
+        *(f"capability    {name}" for name in sorted(link.capabilities)),
+        f"until         {format_time(link.ends)}",
+        f"written to    {output}",
+        *([] if published is None else [f"published at  {published}"]),
+        f"adapter       {_FOLLOWING[follows]}",
+        "",
+        "If the parent may also give rights to others, in the adapter's configuration:",
+        "",
+        "identity:",
+        f"  parent_key: {parent.key.text}",
+        f"  parent_delegation_event: {output.absolute()}",
+    ]
+    return report(chosen, value, lines)
 
 
 def _tell_adapter(settings: AdapterSettings | None, key: str, parent: str, *, beside: bool) -> bool | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from moot.cli.adapter.options import add_control, command, print_json
+from moot.cli.adapter.options import add_control, command, report
 from moot.cli.adapter.status import control_of
 from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
@@ -35,18 +35,13 @@ def add_command(commands: Any) -> None:
 
 
 def run_reload(chosen: argparse.Namespace) -> int:
-    from moot.operations.text.terminal_escape import printable
     from moot.xprotocol.adapter.operations.control_socket import send_control_request
 
     control = chosen.control or control_of(chosen.config)
     changed = run_errand(send_control_request(control, "reload", timeout_seconds=_TIMEOUT_SECONDS))
-    if chosen.json:
-        print_json({"ok": True, **changed})
-        return 0
-    lines = [(name, value) for name, value in changed.items() if value]
-    for name, value in lines:
-        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-        print(printable(f"{name.replace('_', ' ')}: {text}"))
-    if not lines:
-        print("nothing changed")
-    return 0
+    lines = [
+        f"{name.replace('_', ' ')}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in changed.items()
+        if value
+    ]
+    return report(chosen, {"ok": True, **changed}, lines or ["nothing changed"])

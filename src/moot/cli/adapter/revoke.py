@@ -15,8 +15,8 @@ from moot.cli.adapter.options import (
     add_publish,
     command,
     load_sections_if_any,
-    print_json,
     relays_of,
+    report,
 )
 from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
@@ -77,30 +77,24 @@ def run_revoke(chosen: argparse.Namespace) -> int:
     if chosen.output is not None:
         write_events(chosen.output, json.loads(signed.raw), force=chosen.force)
     published, blind = run_errand(_publish(relays, authority, signed, key)) if relays else ([], [])
-    if chosen.json:
-        print_json(
-            {
-                "ok": True,
-                "id": signed.event.id,
-                "revoked_key": key,
-                "by": authority.key.text,
-                "file": None if chosen.output is None else str(chosen.output),
-                "published": published[0] if published else None,
-                "not_noticed": blind,
-            }
-        )
-        return 1 if blind else 0
-    print(f"revoked       {key}")
-    print(f"by            {authority.key.text}")
-    if chosen.output is not None:
-        print(f"written to    {chosen.output}")
-    for url in published:
-        print(f"published at  {url}")
-    if not published:
-        print("not published yet")
-    for line in blind:
+    value = {
+        "ok": True,
+        "id": signed.event.id,
+        "revoked_key": key,
+        "by": authority.key.text,
+        "file": None if chosen.output is None else str(chosen.output),
+        "published": published[0] if published else None,
+        "not_noticed": blind,
+    }
+    lines = [
+        f"revoked       {key}",
+        f"by            {authority.key.text}",
+        *([] if chosen.output is None else [f"written to    {chosen.output}"]),
+        *([f"published at  {url}" for url in published] or ["not published yet"]),
+    ]
+    for line in () if chosen.json else blind:
         print(f"xprotocol-adapter: {printable(line)}", file=sys.stderr)
-    return 1 if blind else 0
+    return report(chosen, value, lines, code=1 if blind else 0)
 
 
 async def _publish(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.cli.adapter.options import add_config, command, config_file, print_json
+from moot.cli.adapter.options import add_config, command, config_file, report
 from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
 from moot.errors import UsageError
@@ -16,6 +17,7 @@ from moot.errors import UsageError
 if TYPE_CHECKING:
     from moot.xprotocol.adapter.config.adapter_settings import AdapterSettings
     from moot.xprotocol.adapter.config.source_settings import McpSource
+    from moot.xprotocol.contracts.contracts import Contract
 
 _EXAMPLES = """\
   xprotocol-adapter schemas --config xprotocol-mcp-adapter.yml
@@ -76,16 +78,6 @@ def run_schemas(chosen: argparse.Namespace) -> int:
     )
     published = [each.publication for each in found if each.publication is not None]
     contracts = sorted((c for each in published for c in each.contracts), key=lambda c: c.kind)
-    if chosen.json:
-        print_json([contract_json(contract) for contract in contracts])
-    for contract in () if chosen.json else contracts:
-        score = contract.semantic.description_quality_score if contract.semantic is not None else 0.0
-        needs = contract.auth.required_capability if contract.auth is not None else "nothing"
-        kind = printable(contract.kind)
-        print(f"{kind}  {contract.version}  needs {printable(needs)}  quality {score:.2f}")
-        text = " ".join((contract.description or "").split())
-        if text:
-            print(f"    {printable(text[:100])}{'…' if len(text) > 100 else ''}")
     for inspection in found:
         name = inspection.source.name
         if inspection.fault is not None:
@@ -96,4 +88,16 @@ def run_schemas(chosen: argparse.Namespace) -> int:
                 print(f"{name}: {reason}", file=sys.stderr)
             for notice in inspection.publication.warnings:
                 print(f"{name}: {printable(f'{notice.about}: {notice.message}')}", file=sys.stderr)
-    return 1 if any(each.fault is not None for each in found) else 0
+    value = [contract_json(contract) for contract in contracts]
+    code = 1 if any(each.fault is not None for each in found) else 0
+    return report(chosen, value, _lines(contracts), code=code)
+
+
+def _lines(contracts: Iterable[Contract]) -> Iterator[str]:
+    for contract in contracts:
+        score = contract.semantic.description_quality_score if contract.semantic is not None else 0.0
+        needs = contract.auth.required_capability if contract.auth is not None else "nothing"
+        yield f"{contract.kind}  {contract.version}  needs {needs}  quality {score:.2f}"
+        text = " ".join((contract.description or "").split())
+        if text:
+            yield f"    {text[:100]}{'…' if len(text) > 100 else ''}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.cli.adapter.options import add_control, command, format_time, print_json
+from moot.cli.adapter.options import add_control, command, format_time, report
 from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
 
@@ -41,16 +42,8 @@ def run_status(chosen: argparse.Namespace) -> int:
     try:
         status = run_errand(send_control_request(control, "status"))
     except AdapterNotRunning as fault:
-        if chosen.json:
-            print_json({"running": False, "control": str(control)})
-        else:
-            print(f"stopped: {fault}")
-        return 1
-    if chosen.json:
-        print_json({"running": True, "control": str(control), **status})
-    else:
-        _print(status)
-    return 0
+        return report(chosen, {"running": False, "control": str(control)}, [f"stopped: {fault}"], code=1)
+    return report(chosen, {"running": True, "control": str(control), **status}, _lines(status))
 
 
 def control_of(config: Path | None) -> Path:
@@ -75,32 +68,30 @@ def control_of(config: Path | None) -> Path:
     return loaded.settings.control
 
 
-def _print(status: dict[str, Json]) -> None:
-    from moot.operations.text.terminal_escape import printable
+def _lines(status: dict[str, Json]) -> Iterator[str]:
+    def row(name: str, value: object) -> str:
+        return f"{name:<12}{value}"
 
-    def row(name: str, value: object) -> None:
-        print(f"{name:<12}{printable(str(value))}")
-
-    row("running", f"{status.get('status')}, for {status.get('uptime_seconds')} s, pid {status.get('pid')}")
-    for problem in status.get("problems") or []:
-        row("problem", problem)
-    row("adapter", f"{status.get('display_name')}, {status.get('key')}")
+    yield row(
+        "running", f"{status.get('status')}, for {status.get('uptime_seconds')} s, pid {status.get('pid')}"
+    )
+    yield from (row("problem", problem) for problem in status.get("problems") or [])
+    yield row("adapter", f"{status.get('display_name')}, {status.get('key')}")
     if status.get("chain"):
-        row("parents", " → ".join(status["chain"][:-1]))
-    row("relay", status.get("relay") or "no relay is reachable")
-    row("catalog", f"{status.get('well_known')}/.well-known/xprotocol-endpoint")
+        yield row("parents", " → ".join(status["chain"][:-1]))
+    yield row("relay", status.get("relay") or "no relay is reachable")
+    yield row("catalog", f"{status.get('well_known')}/.well-known/xprotocol-endpoint")
     if status.get("mcp"):
-        row("MCP", status["mcp"])
+        yield row("MCP", status["mcp"])
     for source in status.get("sources") or []:
-        row("source", _source_summary(source, "namespace"))
-        for line in stderr_lines(source):
-            print(line)
+        yield row("source", _source_summary(source, "namespace"))
+        yield from stderr_lines(source)
     for source in status.get("xprotocol_sources") or []:
-        row("endpoint", _source_summary(source, "endpoint"))
+        yield row("endpoint", _source_summary(source, "endpoint"))
     announced = status.get("announced")
-    row("announced", format_time(announced["at"]) if announced else "not yet")
+    yield row("announced", format_time(announced["at"]) if announced else "not yet")
     calls = status.get("calls") or {}
-    row("calls", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in calls.items()))
+    yield row("calls", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in calls.items()))
 
 
 def stderr_lines(source: dict[str, Json]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from moot.cli.adapter.options import (
     format_time,
     load_sections_if_any,
     own_identity,
-    print_json,
+    report,
 )
 from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
@@ -115,11 +116,8 @@ async def _check_chain(chosen: argparse.Namespace) -> int:
         channels.append(await _query_relay(evidence, key, relays, sorted(anchors)))
     found = walk_chain(key or "", evidence, anchors=anchors, now=time.time())
     holds = found.holds and all(channel.agrees is not False for channel in channels)
-    if chosen.json:
-        print_json(_to_json(found, channels, evidence, holds=holds))
-    else:
-        _print(found, channels, evidence, anchors)
-    return 0 if holds else 1
+    value = _to_json(found, channels, evidence, holds=holds)
+    return report(chosen, value, _lines(found, channels, evidence, anchors), code=0 if holds else 1)
 
 
 def _own(settings: AdapterSettings | None, evidence: ChainEvidence) -> str:
@@ -191,25 +189,21 @@ def _to_json(
     }
 
 
-def _print(
+def _lines(
     found: ChainWalk, channels: list[EvidenceChannel], evidence: ChainEvidence, anchors: set[str]
-) -> None:
-    from moot.operations.text.terminal_escape import printable
-
+) -> Iterator[str]:
     if found.chain is not None:
         note = "compare it with what its owner published" if found.trusted is None else "not trusted here"
         root = found.chain.root
-        print(f"{root}  (root, {'trusted' if root in anchors else note})")
+        yield f"{root}  (root, {'trusted' if root in anchors else note})"
         for depth, link in enumerate(found.chain.links, 1):
             mark = "  (trusted)" if link.delegated_key in anchors else ""
-            print(f"{'    ' * depth}└── {link.delegated_key}{mark}")
+            yield f"{'    ' * depth}└── {link.delegated_key}{mark}"
             capabilities = ", ".join(sorted(link.capabilities))
-            print(f"{'    ' * depth}    {capabilities} until {format_time(link.ends)}")
+            yield f"{'    ' * depth}    {capabilities} until {format_time(link.ends)}"
     else:
-        print(found.key + ("  (trusted itself)" if found.holds else ""))
-    for channel in channels:
-        mark_of = {True: "agrees", False: "DISAGREES", None: "gave no answer"}
-        print(f"{channel.name} {mark_of[channel.agrees]}: {printable(channel.message)}")
-    for reason in evidence.refused:
-        print(f"ignored: {printable(reason)}")
-    print("the chain is valid" if found.holds else f"the chain is NOT valid: {printable(found.fault or '')}")
+        yield found.key + ("  (trusted itself)" if found.holds else "")
+    mark_of = {True: "agrees", False: "DISAGREES", None: "gave no answer"}
+    yield from (f"{channel.name} {mark_of[channel.agrees]}: {channel.message}" for channel in channels)
+    yield from (f"ignored: {reason}" for reason in evidence.refused)
+    yield "the chain is valid" if found.holds else f"the chain is NOT valid: {found.fault or ''}"

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from moot.cli.adapter.options import add_config, command, config_file, format_count, print_json
+from moot.cli.adapter.options import add_config, command, config_file, format_count, report
 from moot.cli.options.shared_options import add_json
 from moot.cli.process.interruption import run_errand
 
@@ -56,18 +56,14 @@ def run_validate(chosen: argparse.Namespace) -> int:
     from moot.xprotocol.adapter.operations.config_validation import validate_config
 
     path = config_file(chosen.config)
-    report = run_errand(validate_config(path, environ=os.environ, now=time.time(), contact=chosen.contact))
-    if chosen.json:
-        print_json({"file": str(path), **report.as_json()})
-        return 0 if report.is_valid else 1
-    for problem in report.problems:
+    found = run_errand(validate_config(path, environ=os.environ, now=time.time(), contact=chosen.contact))
+    for problem in () if chosen.json else found.problems:
         print(f"{path}: {printable(str(problem))}", file=sys.stderr)
-    for note in report.notes:
-        print(f"note: {printable(note)}")
-    if report.is_valid and report.settings is not None:
-        settings = report.settings
-        print(
+    lines = [f"note: {note}" for note in found.notes]
+    if found.is_valid and found.settings is not None:
+        settings = found.settings
+        lines.append(
             f"{path}: valid: {format_count(len(settings.mcp_sources), 'MCP source')}, "
             f"{format_count(len(settings.xprotocol_sources), 'XProtocol source')}"
         )
-    return 0 if report.is_valid else 1
+    return report(chosen, {"file": str(path), **found.as_json()}, lines, code=0 if found.is_valid else 1)
