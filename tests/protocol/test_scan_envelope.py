@@ -10,13 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moot.protocol._scan_envelope import MAX_NAME_BYTES, MAX_NAMES, read_ordinary
+from moot.protocol._scan_envelope import MAX_NAME_BYTES, MAX_NAMES
 from moot.protocol.dialects.mew import MEW
-from moot.protocol.envelope import DEFAULT_LIMITS
+from moot.protocol.envelope import DEFAULT_LIMITS, Envelope
 from moot.protocol.operation import Json
 from tests.examples import examples
 from tests.protocol.corpus import REFUSALS, TS, Refusal
-from tests.protocol.scan_envelope_soak import SEEDS, check_case, encoded, in_payload, outcomes, with_payload
+from tests.protocol.scan_envelope_soak import (
+    SEEDS,
+    check_case,
+    encoded,
+    in_payload,
+    outcomes,
+    read_ordinary,
+    with_payload,
+)
 from tests.rows import for_each_row
 
 SOME = settings(max_examples=examples(50), derandomize=True, deadline=None)
@@ -38,7 +46,7 @@ def swapped(old: bytes, new: bytes, *, within: bytes = CHAT) -> bytes:
 
 
 def is_ordinary(raw: bytes) -> bool:
-    return read_ordinary(raw, True) is not None or read_ordinary(raw, False) is not None
+    return read_ordinary(raw, "mew") is not None or read_ordinary(raw, "mcpx") is not None
 
 
 def keys(count: int) -> bytes:
@@ -287,7 +295,9 @@ def test_members_are_found_wherever_they_stand() -> None:
         encoded(payload=payload),
         encoded(protocol=..., payload=payload)[:-1] + b',"protocol":"mew/v0.4"}',
     ):
-        assert read_ordinary(raw, True) == ("e1", TS, "alice", "chat", (), (), None, payload)
+        assert read_ordinary(raw, "mew") == Envelope(
+            "mew", "chat", "e1", TS, "alice", (), (), None, payload, raw, wire_kind="chat"
+        )
 
 
 def test_no_envelope_is_ordinary_before_its_last_byte() -> None:

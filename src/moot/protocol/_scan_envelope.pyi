@@ -1,11 +1,12 @@
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from moot.protocol.operation import Payload
+from moot.protocol.envelope import DialectName, Envelope
+from moot.protocol.operation import Operation
 
 MAX_NAMES: int
 MAX_NAME_BYTES: int
 
-OrdinaryMembers = tuple[str, str, str, str, Sequence[str], Sequence[str], str | None, Payload]
-
 def is_plain(raw: bytes) -> bool: ...
-def read_ordinary(raw: bytes, is_mew: bool) -> OrdinaryMembers | None: ...
+def read_envelope(
+    raw: bytes, dialect: DialectName, known_kinds: Mapping[str, tuple[str, Operation | None]]
+) -> Envelope | None: ...

@@ -6,7 +6,7 @@ Ordinary is what clients send nearly always: `protocol`, `id`, `ts`, `from`, `ki
 alike. `scan_envelope` says where they are, or that the envelope is not ordinary. It refuses nothing: whatever is
 not ordinary takes the slow path, and whatever is, the slow path would accept too
 (`tests/protocol/test_scan_envelope.py` compares them), but for what is left to the caller: that the kind is one
-that the slow path accepts, and that the text is not too long.
+that the slow path accepts, and that the text is not too long. `read_envelope` makes an `Envelope` of it.
 
 The text must be valid UTF-8 and end in a zero byte, which is not counted, as CPython's `bytes` do. A zero is
 never skipped, for it is no part of JSON, and nothing looks further ahead than one byte behind what was seen: so
@@ -17,6 +17,8 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memchr, memcmp
 
 from orjson import loads
+
+from moot.protocol.envelope import Envelope
 
 cdef enum:
     # Deeper or wider is not wrong, only not ordinary. The slow path allows 64 levels and counts from the envelope.
@@ -416,18 +418,22 @@ cdef inline str _decoded(const unsigned char *text, Span span):
     return PyUnicode_DecodeUTF8(<const char *> text + span.start, span.size, NULL)
 
 
-def read_ordinary(bytes raw not None, bint is_mew):
-    """The members of an ordinary envelope; None for any other, and for what is no UTF-8.
+def read_envelope(bytes raw not None, str dialect not None, dict known_kinds not None):
+    """An ordinary envelope whose kind is known; None for any other, and for what is no UTF-8.
 
-    They are id, ts, from, kind, to, correlation_id, context and payload. Where `to`, `correlation_id` or
-    `context` is not there, it is (), () and None. In MCPx and m3p `correlation_id` is a list, too.
+    `known_kinds`: by kind as it is sent, the kind that is meant and what it claims.
     """
     cdef ScannedEnvelope found
     cdef const unsigned char *text = raw
+    cdef bint is_mew = dialect == "mew"
     cdef object to = (), correlation_id = ()
     if not scan_envelope(text, len(raw), is_mew, &found):
         return None
     try:
+        wire_kind = _decoded(text, found.kind)
+        meant = known_kinds.get(wire_kind)
+        if meant is None:
+            return None
         if found.to.size:
             to = loads(raw[found.to.start : found.to.start + found.to.size])
         if not found.correlation_id.size:
@@ -438,15 +444,21 @@ def read_ordinary(bytes raw not None, bint is_mew):
             )
         else:
             correlation_id = [_decoded(text, found.correlation_id)]
-        return (
+        kind, claim = <tuple> meant
+        return Envelope(
+            dialect,
+            kind,
             _decoded(text, found.id),
             _decoded(text, found.ts),
             _decoded(text, found.sender),
-            _decoded(text, found.kind),
             to,
             correlation_id,
             _decoded(text, found.context) if found.context.size else None,
             loads(raw[found.payload.start : found.payload.start + found.payload.size]),
+            raw,
+            (),
+            wire_kind,
+            claim,
         )
     except ValueError:
         # UnicodeDecodeError and orjson.JSONDecodeError are some: the slow path says at which byte.

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 from moot.protocol.strict_json import is_plain_in_python
 
 
-def _read_none(_raw: bytes, _is_mew: bool) -> None:
+def _read_none(_raw: bytes, _dialect: str, _known_kinds: object) -> None:
     """Nothing is ordinary."""
 
 
 if TYPE_CHECKING:
     from moot.protocol._scan_envelope import is_plain as is_plain
-    from moot.protocol._scan_envelope import read_ordinary as read_ordinary
+    from moot.protocol._scan_envelope import read_envelope as read_envelope
 elif os.environ.get("MOOT_PURE_PYTHON"):
-    is_plain, read_ordinary = is_plain_in_python, _read_none
+    is_plain, read_envelope = is_plain_in_python, _read_none
 else:
     try:
-        from moot.protocol._scan_envelope import is_plain, read_ordinary
+        from moot.protocol._scan_envelope import is_plain, read_envelope
     except ImportError:
-        is_plain, read_ordinary = is_plain_in_python, _read_none
+        is_plain, read_envelope = is_plain_in_python, _read_none

@@ -37,7 +37,7 @@ from moot.protocol.envelope import (
 )
 from moot.protocol.kinds import KINDS, MCPX_WORDS, OPERATION_KINDS
 from moot.protocol.operation import Json, Operation
-from moot.protocol.ordinary_envelope import read_ordinary
+from moot.protocol.ordinary_envelope import read_envelope
 from moot.protocol.payloads import GATEWAY, GatewayNotice
 
 NO_CLAIM: Final = Operation(None, None)
@@ -75,16 +75,9 @@ class LegacyDialect(msgspec.Struct, frozen=True, eq=False):
         """The envelope in these bytes; raises MalformedEnvelope, and nothing else, if there is none."""
         size = len(raw)
         if size <= limits.max_bytes and size >> 1 <= limits.max_containers:
-            found = read_ordinary(raw, False)
+            found = read_envelope(raw, self.name, self._known_kinds)
             if found is not None:
-                id, ts, sender, wire_kind, to, correlation_id, context, payload = found
-                known = self._known_kinds.get(wire_kind)
-                if known is not None:
-                    kind, claim = known
-                    return Envelope(
-                        self.name, kind, id, ts, sender, to, correlation_id, context, payload, raw, (),
-                        wire_kind, claim,
-                    )  # fmt: skip
+                return found
         return self.decode_slow(raw, limits, accept_protocols)
 
     def decode_slow(self, raw: bytes, limits: EnvelopeLimits, accept_protocols: frozenset[str]) -> Envelope:

@@ -31,8 +31,10 @@ from moot.protocol.envelope import (
 )
 from moot.protocol.kinds import KINDS, OLD_SPELLINGS
 from moot.protocol.operation import Json, Operation
-from moot.protocol.ordinary_envelope import read_ordinary
+from moot.protocol.ordinary_envelope import read_envelope
 from moot.protocol.payloads import GatewayNotice
+
+_KNOWN_KINDS: Final = {kind: (kind, None) for kind in KINDS}
 
 
 class MewDialect:
@@ -53,13 +55,9 @@ class MewDialect:
         size = len(raw)
         # Each object or array takes two bytes at least, so that most messages need no count.
         if size <= limits.max_bytes and size >> 1 <= limits.max_containers:
-            found = read_ordinary(raw, True)
+            found = read_envelope(raw, "mew", _KNOWN_KINDS)
             if found is not None:
-                id, ts, sender, kind, to, correlation_id, context, payload = found
-                if kind in KINDS:
-                    return Envelope(
-                        "mew", kind, id, ts, sender, to, correlation_id, context, payload, raw, (), kind
-                    )
+                return found
         return decode_slow(raw, limits, accept_protocols)
 
     def encode(
