@@ -113,6 +113,11 @@ class Rights:
                 for outer, inner, default in plan.fields:
                     value = payload.get(outer, default)
                     known = known[value if inner is None else value.get(inner, _ABSENT)]
+                for path in plan.deep_fields:
+                    value = payload
+                    for key in path:
+                        value = value[key]
+                    known = known[value]
                 if plan.looks_beyond:
                     known = known[plan.routing_key(to, asked)]
                 answer: bool = known
@@ -196,8 +201,8 @@ class _Plan:
 
     `known` is the memo: a dictionary by the value of the first field, in it dictionaries by that of the
     second, and so on, the last one holding the answers. If a pattern limits addressees or the request
-    answered (`looks_beyond`), these come last. `quick` plans have no search and name fields on the first
-    two levels only, given in `fields` as (outer, inner or None, what to read if outer is absent).
+    answered (`looks_beyond`), these come last. `quick` plans have no search. Their `fields` on the first two
+    levels are given as (outer, inner or None, what to read if outer is absent), the others as paths.
     """
 
     __slots__ = (
@@ -210,6 +215,7 @@ class _Plan:
         "_paths",
         "_plans",
         "_searching",
+        "deep_fields",
         "fields",
         "known",
         "looks_beyond",
@@ -232,12 +238,11 @@ class _Plan:
         self._paths = sorted(paths, key=lambda path: (len(path), path))
         self._index_path, self._by_literal, self._others = _build_index(plain)
         self.known: dict[object, Json] = {}
-        self.quick = not self._searching and all(len(path) <= 2 for path in paths)
-        self.fields: tuple[tuple[str, str | None, object], ...] = ()
-        if self.quick:
-            self.fields = tuple(
-                (p[0], p[1], {}) if len(p) > 1 else (p[0], None, _ABSENT) for p in self._paths
-            )
+        self.quick = not self._searching
+        self.fields: tuple[tuple[str, str | None, object], ...] = tuple(
+            (p[0], p[1], {}) if len(p) > 1 else (p[0], None, _ABSENT) for p in self._paths if len(p) <= 2
+        )
+        self.deep_fields = tuple(path for path in self._paths if len(path) > 2)
 
     def allows(self, payload: Payload, to: Sequence[str], operation: Operation | None) -> bool:
         key_parts = [_key_part(_value_at(payload, path)) for path in self._paths]
