@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 # Whatever a JSON text holds, not looked at: mypy checks nothing of it.
 Json = Any
@@ -45,14 +45,29 @@ def context_of(method: str | None, payload: Payload) -> str | None:
     return None
 
 
+# Calls of tools by name, of which a space has hundreds; all in the same words are one object.
+_known_calls: Final[dict[str, Operation]] = {}
+_CALLS_KEPT: Final = 4_096
+# Longer names seldom come twice.
+_KEPT_CHARS: Final = 256
+
+
 def operation_of(payload: UnreadPayload) -> Operation:
     """The operation that a request or proposal body holds: the facts, whatever a kind claims."""
-    method = payload.get("method")
+    method: Json = payload.get("method")
     if method == "tools/call":
-        # As nearly always: what the table says, without walking it.
-        params = payload.get("params")
-        name = params.get("name") if isinstance(params, dict) else None
-        return Operation(method, name if isinstance(name, str) else None)
+        params: Json = payload.get("params")
+        if params.__class__ is dict:
+            try:
+                return _known_calls[params["name"]]
+            except (KeyError, TypeError):
+                # Not kept, or no name.
+                pass
     if not isinstance(method, str):
         return Operation(None, None)
-    return Operation(method, context_of(method, payload))
+    operation = Operation(method, context_of(method, payload))
+    if method == "tools/call" and operation.context and len(operation.context) <= _KEPT_CHARS:
+        if len(_known_calls) >= _CALLS_KEPT:
+            _known_calls.clear()
+        _known_calls[operation.context] = operation
+    return operation

@@ -127,7 +127,8 @@ class Audiences:
         if self.uniform is None:
             self.everyone()
         if self.uniform is not None and translated:
-            return self.uniform if origin.receives_own(envelope) else self.all_but(origin)
+            hears_itself = origin.hears_itself or origin.receives_own(envelope)
+            return self.uniform if hears_itself else self.all_but(origin)
         concerned = self._concerned(envelope, origin, proposer) if self._hearing_mine else None
         if concerned is not None and self._differs_by_hearing and translated:
             # A thousand that hear only their own cost nothing here.

@@ -31,7 +31,8 @@ class Deadlines:
             is_live = self._is_live
             self._heap = [entry for entry in self._heap if is_live(entry[0], entry[2], entry[3])]
             heapq.heapify(self._heap)
-            self._max_entries = 2 * len(self._heap) + 256
+            # Not sooner: each is asked about, and is small beside what it is the deadline of.
+            self._max_entries = 4 * len(self._heap) + 256
 
     def next_deadline(self) -> float | None:
         return self._heap[0][0] if self._heap else None

@@ -42,7 +42,7 @@ from moot.protocol.agreement import check_agreement
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope, fill_missing, readdress, rfc3339
 from moot.protocol.exact_numbers import with_exact_numbers
-from moot.protocol.kinds import KINDS, OPERATION_KINDS, UNKNOWN, Kind, is_reserved
+from moot.protocol.kinds import KINDS, MEMBERS_KINDS, OPERATION_KINDS, UNKNOWN, Kind, is_reserved
 from moot.protocol.operation import Json, Operation, Payload, operation_of
 from moot.protocol.patterns import Rights
 from moot.space.acts import Act, delegations, proposals, requests
@@ -60,9 +60,9 @@ from moot.space.proposals.budgets import check_charges
 from moot.space.proposals.effect_keys import check_uses
 from moot.space.state import State
 
-_LEDGER_KINDS: Final = frozenset(
-    {"mcp/request", "mcp/withdraw", "moot/approve", "moot/settle", "moot/assign"}
-)
+_LEDGER_KINDS: Final = frozenset({"mcp/withdraw", "moot/approve", "moot/settle", "moot/assign"})
+# Of what is no response.
+_NOTHING_ASKED: Final[Sequence[Operation | None]] = (None,)
 # D-32: kinds for one member only.
 _NARROWED: Final = frozenset({"chat/acknowledge", "participant/status"})
 
@@ -93,7 +93,7 @@ def process_envelope(
         if known and not state.may_repeat_id(id, session):
             raise DuplicateId(f"id {id!r} was used before: every envelope needs its own")
         # 6
-        if row.sender == "gateway" or row is UNKNOWN:
+        if kind not in MEMBERS_KINDS:
             _check_not_reserved(state, kind)
         several = kind in ABOUT and len(member.sessions) > 1
         if several and is_late(state, session, envelope):
@@ -101,32 +101,36 @@ def process_envelope(
         # 7 and 8
         held = state.grants
         to = state.resolve_names(envelope.to) if state.roster.aliases else envelope.to
-        if envelope.dialect == "mew" and kind != "mcp/response":
-            agreed = True
-            # As `rights_at` begins, without a call for every message.
-            rights = session.rights if now < held.earliest_end else rights_at(state, session, now)
-            if not rights.allow(kind, envelope.payload, to) or (
-                rights.compares_numbers and not rights.allow(kind, _judged_payload(state, envelope), to)
-            ):
-                _check_owes_answer(state, session, envelope, now)
-        else:
-            agreed = _check_claims(state, session, envelope, to, now)
+        # For every request that it answers: a right to answer one is no right to answer another (D-52, D-80).
+        asked = requests.operations_asked(state, envelope) if kind == "mcp/response" else _NOTHING_ASKED
+        agreed = envelope.claim is None or _check_claim(state, envelope, asked)
+        # As `rights_at` begins, without a call for every message.
+        rights = session.rights if now < held.earliest_end else rights_at(state, session, now)
+        if not (
+            rights.allow(kind, envelope.payload, to, asked[0], envelope.claim, agreed)
+            if len(asked) == 1 and not rights.compares_numbers
+            else _allow(state, rights, envelope, to, asked, agreed=agreed)
+        ):
+            _check_owes_answer(state, session, envelope, now)
         used = None
         if held.counted and member.name in held.counted:
-            used = _find_used_grant(state, session, envelope, to, agreed=agreed, now=now)
+            used = _find_used_grant(state, session, envelope, to, asked, agreed=agreed, now=now)
         prepare = ACTS.get(kind)
-        options, everyone = session.options, state.audiences.uniform
-        # Most envelopes are only relayed: nothing below concerns them.
-        if prepare is None and agreed and used is None and everyone is not None and not options.injected:
-            if known:
-                state.forget_settled(id)
-            window.remember(id, session.seen_record(kind))
-            return [Deliver(everyone if options.echo else state.audiences.all_but(session), envelope)]
-        # 9
+        if prepare is None and agreed and used is None:
+            options, everyone = session.options, state.audiences.uniform
+            # Most envelopes are only relayed: nothing below concerns them.
+            if everyone is not None and not options.injected:
+                if known:
+                    state.forget_settled(id)
+                window.remember(id, session.seen_record(kind))
+                return [Deliver(everyone if options.echo else state.audiences.all_but(session), envelope)]
+        # 9 and 10
         if kind == "mcp/response":
             requests.check_may_answer(state, session, envelope)
-        # 10
-        if kind in _LEDGER_KINDS and (kind != "mcp/withdraw" or envelope.correlation_id):
+        elif kind == "mcp/request":
+            if envelope.correlation_id or state.rules.may_ask_first:
+                proposals.check_call(state, session, envelope, now)
+        elif kind in _LEDGER_KINDS and (kind != "mcp/withdraw" or envelope.correlation_id):
             proposals.check_ledger(state, session, envelope, now)
         elif kind == "moot/delegate":
             delegations.check_room(state, session, envelope, now)
@@ -134,7 +138,7 @@ def process_envelope(
         act = None if prepare is None else prepare(state, session, envelope)
         # 12
         # When it is replayed it was accepted, perhaps by a version that let more happen.
-        if (row.audited or used is not None) and not state.journal_writable and not state.replaying:
+        if not state.journal_writable and not state.replaying and (row.audited or used is not None):
             raise Unavailable("the journal cannot be written, so nothing that must be audited happens")
         # No rung: another connection of this member has the word.
         if several and is_left_to_others(state, session, envelope):
@@ -154,7 +158,7 @@ def process_envelope(
     except Refused as refusal:
         return _refused(state, session, envelope, refusal, now, mint, about=given_id)
     # 14
-    return _accepted(state, session, envelope, row, act, used, to, agreed=agreed, now=now, mint=mint)
+    return _accepted(state, session, envelope, row, act, used, to, asked, agreed=agreed, now=now, mint=mint)
 
 
 def _accepted(
@@ -165,6 +169,7 @@ def _accepted(
     act: Act | None,
     used: GrantRecord | None,
     to: Sequence[str],
+    asked: Sequence[Operation | None],
     *,
     agreed: bool,
     now: float,
@@ -177,7 +182,7 @@ def _accepted(
     if kind in OPERATION_KINDS:
         record.to = tuple(to)  # type: ignore[arg-type]  # resolved by now
         if kind == "mcp/response":
-            operation = requests.operations_asked(state, envelope)[0]
+            operation = asked[0]
             proposer = requests.proposer_asked(state, envelope)
         else:
             operation = record.operation = operation_of(envelope.payload)
@@ -248,25 +253,16 @@ def _check_not_reserved(state: State, kind: str) -> None:
         raise CapabilityViolation(f"{kind} is reserved for the gateway", detail="reserved_kind")
 
 
-def _check_claims(state: State, session: Session, envelope: Envelope, to: Sequence[str], now: float) -> bool:
-    """Steps 7 and 8 where the kind claims something, or a response answers something.
-
-    Under `kind_validation: lazy` a mismatch passes within its own dialect: False.
-    """
-    agreed = True
-    # For every request that it answers: a right to answer one is no right to answer another (D-52, D-80).
-    every = requests.operations_asked(state, envelope) if envelope.kind == "mcp/response" else [None]
-    if envelope.claim is not None:
-        try:
-            for asked in every:
-                check_agreement(envelope, asked=asked)
-        except KindPayloadMismatch:
-            if state.config.kind_validation != "lazy":
-                raise
-            agreed = False
-    if not _allow(state, rights_at(state, session, now), envelope, to, every, agreed=agreed):
-        _check_owes_answer(state, session, envelope, now)
-    return agreed
+def _check_claim(state: State, envelope: Envelope, asked: Sequence[Operation | None]) -> bool:
+    """Under `kind_validation: lazy` a mismatch passes within its own dialect: False."""
+    try:
+        for each in asked:
+            check_agreement(envelope, asked=each)
+    except KindPayloadMismatch:
+        if state.config.kind_validation != "lazy":
+            raise
+        return False
+    return True
 
 
 def _judged_payload(state: State, envelope: Envelope) -> Payload:
@@ -281,33 +277,36 @@ def _allow(
     rights: Rights,
     envelope: Envelope,
     to: Sequence[str],
-    every: Sequence[Operation | None],
+    asked: Sequence[Operation | None],
     *,
     agreed: bool,
 ) -> bool:
     kind, claim = envelope.kind, envelope.claim
     payload = _judged_payload(state, envelope) if rights.compares_numbers else envelope.payload
-    for asked in every:  # noqa: SIM110  # nearly always one, which is not worth a generator
-        if not rights.allow(kind, payload, to, asked, claim, agreed):
-            return False
-    return True
+    return all(rights.allow(kind, payload, to, each, claim, agreed) for each in asked)
 
 
 def _find_used_grant(
-    state: State, session: Session, envelope: Envelope, to: Sequence[str], *, agreed: bool, now: float
+    state: State,
+    session: Session,
+    envelope: Envelope,
+    to: Sequence[str],
+    asked: Sequence[Operation | None],
+    *,
+    agreed: bool,
+    now: float,
 ) -> GrantRecord | None:
     """The grant that this envelope uses up a bit of: one with a number of uses, if nothing else allows it."""
-    every = requests.operations_asked(state, envelope) if envelope.kind == "mcp/response" else [None]
     others = rights_at(state, session, now, counted=False)
     if (
-        _allow(state, others, envelope, to, every, agreed=agreed)
+        _allow(state, others, envelope, to, asked, agreed=agreed)
         or _is_everyones(envelope.kind)
         or _is_implied(state, session, envelope.kind, now)
         or requests.is_obliged(state, session, envelope, now)
     ):
         return None
     for grant, rights in counted_rights(state, session, others, now):
-        if _allow(state, rights, envelope, to, every, agreed=agreed):
+        if _allow(state, rights, envelope, to, asked, agreed=agreed):
             return grant
     if find_giver(state, session, envelope, now) is not None:
         return None

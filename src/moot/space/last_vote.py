@@ -49,7 +49,7 @@ def process_vote(
             effects += process_envelope(state, session, read_made(raw), now, mint)
         return effects
     told: dict[str, Json] = {}
-    for proposal in state.ledger.named_in(tuple(vote.correlation_id)):
+    for proposal in state.ledger.named_in(vote.correlation_id):
         facts, calls = _carry_out(state, session, vote, proposal, now, mint)
         facts["vote_id"] = first.message.id
         effects += announce_votes(state, [proposal.id], now, mint, **facts)

@@ -267,7 +267,8 @@ class State:
         """Note that `name` has answered; None: nobody has to any more."""
         if not record.owed:
             return
-        record.owed = tuple(other for other in record.owed if other != name) if name is not None else ()
+        alone = len(record.owed) == 1 and record.owed[0] == name
+        record.owed = () if alone or name is None else tuple([each for each in record.owed if each != name])
         if not record.owed:
             self.window.unpin(id)
             author = self.roster.members.get(record.author)
@@ -382,11 +383,11 @@ class State:
         if what == "request":
             record = self.window.pinned.get(key)
             return record is not None and bool(record.owed) and record.expires == when
+        if what == "proposal":
+            proposal = self.ledger.proposals.get(key)
+            return proposal is not None and proposal.state == "open" and proposal.expires == when
         if what == "execution":
             return any(each.outcome == "pending" for each in self.ledger.executed_by(key))
-        if what == "proposal":
-            proposal = self.ledger.get(key)
-            return proposal is not None and proposal.state == "open" and proposal.expires == when
         if what == "pause":
             member = self.roster.members.get(Name(key))
             return member is not None and member.pause is not None and member.pause.until == when

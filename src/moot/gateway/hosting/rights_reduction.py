@@ -113,7 +113,7 @@ def _reduce(space: Space, stored: StoredInput) -> None:
                         state.fulfil_proposal(proposal, request.id, seen, asked, now)
                         state.ledger.lose_track(proposal, "gateway_restarted", now)
             elif envelope.kind == "mcp/reject":
-                for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
+                for proposal in state.ledger.named_in(envelope.correlation_id):
                     who = state.roster.find(stored.who).name
                     state.ledger.reject(proposal, who, envelope.payload.get("reason"), now)
 
@@ -150,7 +150,7 @@ def _pause(space: Space, stored: StoredInput, envelope: Envelope) -> None:
 
 
 def _open_ones(space: Space, envelope: Envelope) -> list[ProposalRecord]:
-    named = space.state.ledger.named_in(tuple(envelope.correlation_id))
+    named = space.state.ledger.named_in(envelope.correlation_id)
     return [proposal for proposal in named if proposal.state == "open"]
 
 

@@ -32,7 +32,7 @@ def check_passkey(
             proposal_id=proposal.id,
             has_passkey=has_one,
         )
-    if len(state.ledger.named_in(tuple(envelope.correlation_id))) != 1:
+    if len(state.ledger.named_in(envelope.correlation_id)) != 1:
         raise PasskeyInvalid("a passkey confirms one proposal: approve them one by one")
     assertion = read_assertion(given)
     key = state.passkeys.find(name, assertion)

@@ -1,4 +1,4 @@
-"""Proposing, deciding and withdrawing (MEW 3.2, 3.3; D-28). `check_ledger` is ladder step 10."""
+"""Proposing, deciding and withdrawing (MEW 3.2, 3.3; D-28). The first two are ladder step 10."""
 
 from __future__ import annotations
 
@@ -58,37 +58,37 @@ MAX_NOTE_CHARS: Final = 2_000
 MAX_ASSIGNED: Final = 16
 
 
-def check_ledger(state: State, session: Session, envelope: Envelope, now: float) -> None:
+def check_call(state: State, session: Session, envelope: Envelope, now: float) -> None:
     """One proposal, at most one execution, of exactly what was reviewed."""
-    if envelope.kind == "mcp/request" and not envelope.correlation_id:
+    named = state.ledger.named_in(envelope.correlation_id)
+    if not named:
         _check_needs_no_proposal(state, session, envelope, now)
         return
+    # Once for all that are named: it reads the whole body.
+    _check_decimals(state, envelope)
+    body = fingerprint_of(envelope)
+    for proposal in named:
+        if proposal.wanted_input is not None and find_continued(state, session, envelope) is proposal:
+            continue
+        counter = None if body == proposal.fingerprint else find_counter(proposal, named)
+        if counter is not None:
+            _check_changed_fulfilment(state, session, proposal, counter, now)
+            continue
+        is_counter = len(named) > 1 and any(each.id in proposal.counters for each in named)
+        _check_fulfilment(state, session, envelope, proposal, body, now, is_counter=is_counter)
+        if proposal.counters and not state.replaying:
+            check_originals_named(state, proposal, named, now)
+
+
+def check_ledger(state: State, session: Session, envelope: Envelope, now: float) -> None:
+    """Whether proposals can be withdrawn, approved, settled or assigned like this."""
     named = _named_in(state, envelope)
     if envelope.kind == "moot/settle" and any(map(state.effects.is_open, envelope.correlation_id)):
         check_effect_assessment(state, session, envelope, now)
     elif envelope.kind in ("moot/approve", "moot/settle", "moot/assign") and not named:
         raise InvalidRequest(f"{envelope.kind} must correlate to a proposal that this space knows")
-    body = ""
-    if envelope.kind == "mcp/request":
-        if not named:
-            _check_needs_no_proposal(state, session, envelope, now)
-            return
-        # Once for all that are named: it reads the whole body.
-        _check_decimals(state, envelope)
-        body = fingerprint_of(envelope)
     for proposal in named:
-        if envelope.kind == "mcp/request":
-            if find_continued(state, session, envelope) is proposal:
-                continue
-            counter = None if body == proposal.fingerprint else find_counter(proposal, named)
-            if counter is not None:
-                _check_changed_fulfilment(state, session, proposal, counter, now)
-            else:
-                is_counter = len(named) > 1 and any(each.id in proposal.counters for each in named)
-                _check_fulfilment(state, session, envelope, proposal, body, now, is_counter=is_counter)
-                if proposal.counters and not state.replaying:
-                    check_originals_named(state, proposal, named, now)
-        elif envelope.kind == "mcp/withdraw":
+        if envelope.kind == "mcp/withdraw":
             if proposal.proposer != session.member.name:
                 raise Unauthorized("only its proposer withdraws a proposal", proposal_id=proposal.id)
             _check_open(proposal, now)
@@ -110,7 +110,7 @@ def _named_in(state: State, envelope: Envelope) -> list[ProposalRecord]:
     """The proposals that an envelope is about; what is settled may be named by the call, too."""
     if not envelope.correlation_id:
         return []
-    named = state.ledger.named_in(tuple(envelope.correlation_id))
+    named = state.ledger.named_in(envelope.correlation_id)
     if envelope.kind == "moot/settle":
         named += [each for id in envelope.correlation_id for each in state.ledger.executed_by(id)]
     return named
@@ -121,8 +121,7 @@ def _check_needs_no_proposal(state: State, session: Session, envelope: Envelope,
 
     What was accepted once, by a version that asked less, is accepted when it is replayed.
     """
-    config = state.config
-    if state.replaying or not (config.quorum or config.passkeys.required or config.separation_of_duties):
+    if state.replaying or not state.rules.may_ask_first:
         return
     name = session.member.name
     to = state.resolve_names(envelope.to)
@@ -136,7 +135,7 @@ def _check_needs_no_proposal(state: State, session: Session, envelope: Envelope,
             f"propose it: {count} needed, also from those who may make this call",
             approvals_needed=needed.approvals,
         )
-    if config.separation_of_duties and (own := state.ledger.open_of(name)):
+    if state.config.separation_of_duties and (own := state.ledger.open_of(name)):
         _check_decimals(state, envelope)
         body = fingerprint_of(envelope)
         for proposal in own:
@@ -216,11 +215,11 @@ def _check_fulfilment(
     is_counter: bool,
 ) -> None:
     _check_open(proposal, now)
-    originals = () if state.replaying or not proposal.counters else proposal.counters
-    for each in state.ledger.named_in(originals) if originals else ():
-        if each.state == "fulfilled":
-            # It was to run in the place of that one, and not beside it.
-            _check_open(each, now)
+    if proposal.counters and not state.replaying:
+        for each in state.ledger.named_in(proposal.counters):
+            if each.state == "fulfilled":
+                # It was to run in the place of that one, and not beside it.
+                _check_open(each, now)
     if not is_counter:
         # Somebody else proposed what its author changes: two have had a look at it.
         _check_others(state, session, proposal)
@@ -230,7 +229,8 @@ def _check_fulfilment(
             "and name both, or send a request without this correlation",
             proposal_id=proposal.id,
         )
-    if proposal.to and set(state.resolve_names(envelope.to)) != set(proposal.to):
+    to = state.resolve_names(envelope.to)
+    if proposal.to and to != proposal.to and set(to) != set(proposal.to):
         raise ProposalMismatch(
             f"the proposal is addressed to {', '.join(state.runtime_ids(proposal.to))}",
             proposal_id=proposal.id,
@@ -252,7 +252,7 @@ def _check_targets(state: State, envelope: Envelope, proposal: ProposalRecord, n
     """D-100: an approval is a person's time; it is not used up on somebody who is not there."""
     for name in envelope.to:
         member = state.roster.resolve(name)
-        if member is None or member.kicked:
+        if member is None:
             raise TargetNotFound(
                 f"there is no {name!r} in this space, so nothing was carried out; the proposal stays open",
                 proposal_id=proposal.id,
@@ -286,15 +286,16 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         expires = now + state.limits.proposal_seconds
-        countered = find_countered(state, session, envelope, now)
-        own_needed = find_needed_approvals(state.rules.approvals, envelope.payload, record.to)
-        needed = combine_needed(own_needed, countered)
-        operation = record.operation
-        author_votes = may_author_vote(own_needed, operation, countered)
-        # Whoever changes a call agrees to the changed one; with a passkey that is said by a vote.
-        votes = bool(author_votes and needed.approvals and not needed.passkey) and session.rights.allow(
-            "moot/approve", {}, ()
-        )
+        operation, votes, author_votes = record.operation, False, False
+        needed = own_needed = find_needed_approvals(state.rules.approvals, envelope.payload, record.to)
+        countered = find_countered(state, session, envelope, now) if envelope.correlation_id else []
+        if countered:
+            needed = combine_needed(own_needed, countered)
+            author_votes = may_author_vote(own_needed, operation, countered)
+            # Whoever changes a call agrees to the changed one; with a passkey that is said by a vote.
+            votes = bool(author_votes and needed.approvals and not needed.passkey) and session.rights.allow(
+                "moot/approve", {}, ()
+            )
         state.ledger.drop_unresolved_bytes(proposer.name, len(envelope.raw), MAX_OPEN_BYTES)
         made = ProposalRecord(
             envelope.id,
@@ -305,7 +306,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
             approvals_needed=needed.approvals,
             exempt=needed.exempt,
             approved_by=[proposer.name] if votes else [],
-            counters=tuple([each.id for each in countered]),
+            counters=tuple([each.id for each in countered]) if countered else (),
             author_votes=author_votes,
             passkey=needed.passkey,
             proposed_at=now,
@@ -327,7 +328,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
 
 def prepare_withdraw(state: State, session: Session, envelope: Envelope) -> Act:
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
-        for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
+        for proposal in state.ledger.named_in(envelope.correlation_id):
             state.settle_proposal(proposal, "withdrawn", envelope.id, now)
         return []
 
@@ -336,7 +337,7 @@ def prepare_withdraw(state: State, session: Session, envelope: Envelope) -> Act:
 
 def prepare_reject(state: State, session: Session, envelope: Envelope) -> Act:
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
-        for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
+        for proposal in state.ledger.named_in(envelope.correlation_id):
             state.ledger.reject(proposal, session.member.name, envelope.payload.get("reason"), now)
         return []
 
@@ -346,7 +347,7 @@ def prepare_reject(state: State, session: Session, envelope: Envelope) -> Act:
 def prepare_approve(state: State, session: Session, envelope: Envelope) -> Act:
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         giver = acting_for(state, session, envelope, now)
-        for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
+        for proposal in state.ledger.named_in(envelope.correlation_id):
             counts = proposal.add_vote(session.member.name, giver)
             counted_as = (giver or session.member.name) if counts else None
             note_passkey(state, session, envelope, proposal, now, counted_as=counted_as)
@@ -369,7 +370,7 @@ def prepare_assign(state: State, session: Session, envelope: Envelope) -> Act:
         state.roster.find(name)
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
-        for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
+        for proposal in state.ledger.named_in(envelope.correlation_id):
             if proposal.state_at(now) == "open":
                 proposal.assigned_to, proposal.assigned_by = names, session.member.name
         return []

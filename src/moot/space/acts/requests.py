@@ -32,8 +32,9 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
     if not (envelope.correlation_id or notification or state.config.budgets or state.config.effects):
         # Most requests only wait for their answers.
         return Act(partial(_expect_answers, state, envelope.id), check_limits)
-    fulfilled = state.ledger.named_in(tuple(envelope.correlation_id)) if envelope.correlation_id else []
-    continued = find_continued(state, session, envelope) if fulfilled else None
+    fulfilled = state.ledger.named_in(envelope.correlation_id) if envelope.correlation_id else []
+    is_awaited = bool(fulfilled) and fulfilled[0].wanted_input is not None
+    continued = find_continued(state, session, envelope) if is_awaited else None
     charges: tuple[Charge, ...] = ()
     if state.config.budgets and continued is None:
         charges = charges_of(state, session.member.name, envelope)
@@ -90,7 +91,7 @@ def _expect_answers(state: State, id: str, record: SeenEnvelope, now: float, min
 
 def charges_of(state: State, sender: Name, request: Envelope) -> tuple[Charge, ...]:
     """What a request takes of the budgets: what was proposed is its proposer's, whoever carries it out."""
-    named = state.ledger.named_in(tuple(request.correlation_id))
+    named = state.ledger.named_in(request.correlation_id)
     callers = {each.proposer for each in without_counters(named)} or {sender}
     to = state.resolve_names(request.to)
     return find_charges(state.rules.budgets, request.payload, request.raw, to, sorted(callers))

@@ -92,7 +92,7 @@ def find_giver(state: State, session: Session, envelope: Envelope, now: float) -
     """In whose place a member may send this; None: in nobody's."""
     if envelope.kind not in DELEGATED_KINDS or not state.delegations:
         return None
-    named = state.ledger.named_in(tuple(envelope.correlation_id))
+    named = state.ledger.named_in(envelope.correlation_id)
     proposers = {each.proposer for each in named}
     name = session.member.name
     if not named or name in proposers:

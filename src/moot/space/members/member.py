@@ -246,6 +246,7 @@ class Session:
         "_seen_records",
         "closing_at",
         "dialect",
+        "hears_itself",
         "id",
         "lasting_rights",
         "limit",
@@ -272,6 +273,8 @@ class Session:
         self.member = member
         self.dialect = dialect
         self.options = options
+        # Whether it receives all of its own.
+        self.hears_itself = options.echo and options.echo_requests
         self.limit = None if options.limited_to is None else load_capabilities(options.limited_to)
         # Of a token of a provider: beside these, the connection has what was granted to its member.
         self.token_rights = token_rights
@@ -348,7 +351,7 @@ class Session:
     def receives_own(self, envelope: Envelope) -> bool:
         """D-02: whether it receives this envelope of its own."""
         options = self.options
-        if not options.echo or options.echo_requests:
+        if not options.echo or self.hears_itself:
             return options.echo
         return envelope.kind != "mcp/request" or bool(envelope.correlation_id or envelope.context)
 

@@ -53,9 +53,12 @@ class CallRules(Generic[_Rule]):
 class SpaceRules:
     """All rules about calls of one configuration."""
 
-    __slots__ = ("approvals", "budgets", "effects")
+    __slots__ = ("approvals", "budgets", "effects", "may_ask_first")
 
     def __init__(self, config: SpaceConfig) -> None:
+        # Whether some call may need a proposal although its sender may make it (D-103).
+        asks = config.quorum or config.passkeys.required or config.separation_of_duties
+        self.may_ask_first = bool(asks)
         self.approvals: CallRules[Quorum] = CallRules(config.approval_rules, lambda rule: rule.pattern)
         self.budgets: CallRules[SpaceBudget] = CallRules(config.budgets, lambda budget: budget.calls)
         self.effects: CallRules[SpaceEffect] = CallRules(config.effects, lambda effect: effect.calls)

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 def find_countered(state: State, session: Session, envelope: Envelope, now: float) -> list[ProposalRecord]:
     """The open proposals of others that a new one is a changed version of."""
-    if not envelope.correlation_id:
-        return []
-    named = state.ledger.named_in(tuple(envelope.correlation_id))
+    named = state.ledger.named_in(envelope.correlation_id)
     found = [each for each in named if each.state_at(now) == "open" and each.proposer != session.member.name]
     if not found:
         return []

@@ -182,7 +182,7 @@ class ProposalLedger:
     def get(self, id: str) -> ProposalRecord | None:
         return self.proposals.get(id)
 
-    def named_in(self, correlation: tuple[str, ...] | list[str]) -> list[ProposalRecord]:
+    def named_in(self, correlation: Sequence[str]) -> list[ProposalRecord]:
         if len(correlation) == 1:
             found = self.proposals.get(correlation[0])
             return [] if found is None else [found]
@@ -214,9 +214,6 @@ class ProposalLedger:
         running = self._executions.get(request, ())
         return list(running) if len(running) < 2 else sorted(running, key=lambda each: each.number)
 
-    def kept_bytes(self, proposer: Name) -> int:
-        return self._bytes.get(proposer, 0)
-
     # Open ones
 
     def add(self, proposal: ProposalRecord) -> None:
@@ -227,14 +224,14 @@ class ProposalLedger:
 
     def has_room(self, proposer: Name, size: int, most: int) -> bool:
         """Whether another envelope of this proposer may be kept; those of its unresolved ones give way."""
-        if self.kept_bytes(proposer) + size <= most:
+        if self._bytes.get(proposer, 0) + size <= most:
             return True
         return sum(len(each.raw) for each in self.open_of(proposer)) + size <= most
 
     def drop_unresolved_bytes(self, proposer: Name, size: int, most: int) -> None:
         """Let go of the envelopes of unresolved proposals, the oldest first, until this one has room."""
         for each in self._unresolved.values():
-            if self.kept_bytes(proposer) + size <= most:
+            if self._bytes.get(proposer, 0) + size <= most:
                 return
             if each.proposer == proposer:
                 self._drop_bytes(each)
@@ -269,7 +266,7 @@ class ProposalLedger:
         self._executions.setdefault(request, []).append(proposal)
         self._unresolved[proposal.id] = proposal
         # As many as settled ones; the oldest is forgotten whatever came of it.
-        if len(self._unresolved) <= max(1, MAX_SETTLED):
+        if len(self._unresolved) <= MAX_SETTLED or len(self._unresolved) == 1:
             return []
         return self._forget(next(iter(self._unresolved)))
 
@@ -367,7 +364,7 @@ class ProposalLedger:
         return [request]
 
     def _drop_bytes(self, proposal: ProposalRecord) -> None:
-        left = self.kept_bytes(proposal.proposer) - len(proposal.raw)
+        left = self._bytes.get(proposal.proposer, 0) - len(proposal.raw)
         proposal.raw = b""
         if left > 0:
             self._bytes[proposal.proposer] = left
@@ -379,7 +376,7 @@ class ProposalLedger:
     def _index(self, proposal: ProposalRecord) -> None:
         self.proposals[proposal.id] = proposal
         if proposal.raw:
-            self._bytes[proposal.proposer] = self.kept_bytes(proposal.proposer) + len(proposal.raw)
+            self._bytes[proposal.proposer] = self._bytes.get(proposal.proposer, 0) + len(proposal.raw)
         if proposal.state == "open":
             self._open.setdefault(proposal.proposer, {})[proposal.id] = proposal
         elif proposal.outcome is not None and (proposal.waiting or proposal.unresolved):
