@@ -13,6 +13,7 @@ import pytest
 
 from moot.errors import McpError
 from moot.mcp.eras import TIMED_OUT, UNREACHABLE, JsonObject
+from moot.mcp.stdio_child import LINE_BYTES
 from moot.mcp.upstream import (
     HttpServer,
     StartFailed,
@@ -21,6 +22,7 @@ from moot.mcp.upstream import (
     open_upstream,
 )
 from moot.net.http_listener import bind_socket
+from moot.protocol.large_content import MAX_CONTENT_BYTES
 from moot.protocol.rpc_codes import INTERNAL_ERROR, PARSE_ERROR
 from moot.resilience import restart_loop
 from moot.resilience.child_process import CERTIFICATES, PROXIES
@@ -154,6 +156,10 @@ async def test_an_answer_that_is_too_long_is_told_as_such_and_costs_no_memory(
             # It has answered, so it ran.
             assert text_of(result).startswith("The tool ran. Its result of ")
             assert "isError" not in result
+
+
+def test_a_line_holds_the_largest_value_as_text_and_as_structured_content() -> None:
+    assert LINE_BYTES >= 2.5 * MAX_CONTENT_BYTES
 
 
 async def test_what_a_server_prints_besides_its_messages_is_skipped() -> None:

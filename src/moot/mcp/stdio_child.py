@@ -32,8 +32,9 @@ from moot.resilience.child_process import (
     start_child,
 )
 
-# 48 MiB: values of 32 MiB, which is what a gateway keeps, and what JSON and base64 add to them.
-LINE_BYTES: Final = 48 << 20
+# 80 MiB: a value of 32 MiB, the most that a gateway keeps, twice: SDKs send what a tool returns as text and
+# as structured content. And what JSON and base64 add to it.
+LINE_BYTES: Final = 80 << 20
 # 64 MiB that the child has not read: more than the largest request.
 UNREAD_BYTES: Final = 64 << 20
 # MCP's own order of ending: close stdin, wait, SIGTERM, wait, SIGKILL. The SDKs wait two seconds each
