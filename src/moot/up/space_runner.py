@@ -353,20 +353,11 @@ class SpaceRunner:
             yield PartStatus(space=space, name=name, kind="person", state="running", joined=True)
 
     def _with_presence(self, key: Key, status: PartStatus, joined: bool) -> PartStatus:
-        broken = key in self._broken
-        return PartStatus(
-            space=status.space,
-            name=status.name,
-            kind=status.kind,
-            state="ended" if broken else status.state,
-            pid=status.pid,
-            since=status.since,
-            restarts=status.restarts,
-            joined=joined,
-            message="failed by a bug in moot; see logs/gateway.log" if broken else status.message,
-            output=status.output,
-            log_file=status.log_file,
-        )
+        status = msgspec.structs.replace(status, joined=joined)
+        if key not in self._broken:
+            return status
+        message = "failed by a bug in moot; see logs/gateway.log"
+        return msgspec.structs.replace(status, state="ended", message=message)
 
     def _present(self, space: str) -> set[str]:
         host = self.gateway.directory.hosts.get(space)
