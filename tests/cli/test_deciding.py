@@ -434,7 +434,7 @@ def test_comments_and_whom_it_is_for_stand_with_a_proposal(lab: SpaceWithMembers
 
 def test_somebody_decides_in_ones_place_for_a_time(lab: SpaceWithMembers) -> None:
     assert "--for 8h" in lab.fails("delegate", "bob")[1]
-    for given, told in (("7d", "7 days"), ("5m", "5 min"), ("8h", "8 h")):
+    for given, told in (("7d", "7 days"), ("5m", "5 minutes"), ("8h", "8 hours")):
         assert f"bob decides in your place for {told}:" in lab.output_of("delegate", "bob", "--for", given)
     (row,) = lab.value("delegate")
     assert (row["from"], row["to"]) == ("alice", "bob")

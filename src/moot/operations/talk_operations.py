@@ -20,7 +20,7 @@ from moot.operations.operation import (
 )
 from moot.operations.text.text_table import TextTable
 from moot.protocol.changes import change_lines
-from moot.resilience.durations import HOW_LONG, parse_duration
+from moot.resilience.durations import HOW_LONG, duration_text, parse_duration
 
 if TYPE_CHECKING:
     from moot.participant import SeenProposal
@@ -107,17 +107,10 @@ async def _delegate(context: ClientContext, args: argparse.Namespace) -> Operati
     return OperationResult(
         {"delegation_id": sent.id, "to": args.member},
         [
-            f"{args.member} decides in your place for {_duration_text(args.seconds)}: what you may decide, "
+            f"{args.member} decides in your place for {duration_text(args.seconds)}: what you may decide, "
             f"and no more. `moot delegate {args.member} --end` takes it back",
         ],
     )
-
-
-def _duration_text(seconds: float) -> str:
-    for size, word in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= size and seconds % size == 0:
-            return "1 day" if seconds == 86_400 else f"{seconds / size:g} {word}"
-    return f"{seconds:g} s"
 
 
 async def _end_delegation(context: ClientContext, member: str) -> OperationResult:

@@ -8,8 +8,10 @@ import time
 from datetime import UTC, datetime
 from typing import Final
 
+from moot.resilience.durations import UNITS
+
 TIME_HELP: Final = "2026-01-31, 2026-01-31T12:00Z, or 90m ago"
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "y": 365 * 86_400}
+_UNITS: Final = UNITS | {"y": 365 * UNITS["d"]}
 
 
 def parse_time(text: str) -> float:

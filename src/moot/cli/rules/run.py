@@ -15,7 +15,7 @@ from moot.cli.options.member_options import add_log_level
 from moot.cli.options.shared_options import add_approver_state
 from moot.cli.process import program
 from moot.errors import UsageError
-from moot.resilience.durations import parse_duration
+from moot.resilience.durations import UNITS, parse_duration
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace
@@ -50,7 +50,6 @@ Rules are in STATE/rules.yaml, in their order; edit it and it is read again. Its
     args: [rules, run]
 Never give it capability/grant.
 """
-_UNIT_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
 def add_command(commands: Any, name: str) -> None:
@@ -230,4 +229,4 @@ def _budget(text: str) -> Budget:
     found = re.fullmatch(r"(\d{1,6})/(\d{0,4})([smhd])", text)
     if found is None or int(found[1]) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: write how many in which time, such as 100/1h")
-    return Budget(int(found[1]), float(found[2] or 1) * _UNIT_SECONDS[found[3]])
+    return Budget(int(found[1]), float(found[2] or 1) * UNITS[found[3]])

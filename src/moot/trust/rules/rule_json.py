@@ -16,6 +16,7 @@ from moot.errors import InvalidPattern, UsageError
 from moot.origins.tool_traits import undo_from_json
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
+from moot.resilience.durations import UNITS, duration_code
 from moot.trust.history.proposal_case import Path
 from moot.trust.rules.conditions import Range, RangeByText, read_hours, read_time
 from moot.trust.rules.rule import (
@@ -31,7 +32,6 @@ from moot.values.kinds import KINDS, ValuePattern
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _DURATION: Final = re.compile(r"(\d{1,6})(s|m|h|d|w)", re.ASCII)
-UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 # As 0.1 wrote them, in rule files and in journals.
 _LIMIT_KEYS_OF_0_1: Final = {"expires": "expires_at", "check": "check_share", "review": "review_share"}
 
@@ -97,7 +97,7 @@ def _limits_as_json(limits: RuleLimits) -> dict[str, Json]:
     written.pop("per", None)
     if limits.max_decisions is None:
         return written
-    return {"count": limits.max_decisions, "per": _duration_text(limits.per_seconds)} | written
+    return {"count": limits.max_decisions, "per": duration_code(limits.per_seconds)} | written
 
 
 def _origin(value: Json, where: str) -> RuleOrigin:
@@ -207,14 +207,7 @@ def read_duration(value: Json, where: str) -> float:
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if found is None or not int(found[1]):
         raise _error(where, "must be a duration such as 90s, 15m, 1h or 7d")
-    return int(found[1]) * UNITS[found[2]]
-
-
-def _duration_text(seconds: float) -> str:
-    for unit in ("w", "d", "h", "m"):
-        if seconds % UNITS[unit] == 0:
-            return f"{seconds / UNITS[unit]:.0f}{unit}"
-    return f"{seconds:.0f}s"
+    return float(int(found[1]) * UNITS[found[2]])
 
 
 def check_dates(arguments: Json, where: str) -> None:
@@ -369,7 +362,7 @@ _LIMITS: Final = (
         _checked(_is_count, "must be a whole number of at least 1, beside count"),
         attribute="max_each",
     ),
-    Field("every", read_duration, 0.0, _duration_text, "gap_seconds"),
+    Field("every", read_duration, 0.0, duration_code, "gap_seconds"),
     Field("expires_at", time_field, write=rfc3339),
     Field("while_present", names_field("must be the name of a member, or a list of names"), (), list),
     Field(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from moot.protocol.operation import Json
+from moot.resilience.durations import duration_text
 from moot.trust.history.proposal_case import path_text
 from moot.trust.rules.conditions import Range, RangeByText, canonical
 from moot.trust.rules.rule import Rule, RuleLimits
@@ -128,8 +129,8 @@ def limits_text(limits: RuleLimits, *, days: bool = False) -> str:
     """How often and when, if that is limited. With `days`, for how long: the end is counted from 0."""
     parts = []
     if limits.max_decisions is not None:
-        often = f"at most {count_text(limits.max_decisions, 'time')} in {_period_text(limits.per_seconds)}"
-        gap = f", not twice within {_period_text(limits.gap_seconds)}" if limits.gap_seconds else ""
+        often = f"at most {count_text(limits.max_decisions, 'time')} in {duration_text(limits.per_seconds)}"
+        gap = f", not twice within {duration_text(limits.gap_seconds)}" if limits.gap_seconds else ""
         each = "" if limits.max_each is None else f", {count_text(limits.max_each, 'time')} each"
         parts.append(often + each + gap)
     parts += sum_texts(limits)
@@ -137,19 +138,12 @@ def limits_text(limits: RuleLimits, *, days: bool = False) -> str:
         verb = "is" if len(limits.while_present) == 1 else "are"
         parts.append(f"only while {join_names(limits.while_present)} {verb} present")
     if days and limits.expires_at is not None and limits.per_seconds != limits.expires_at:
-        parts.append(f"for {_period_text(limits.expires_at)}")
+        parts.append(f"for {duration_text(limits.expires_at)}")
     return "; ".join(parts)
 
 
 def sum_texts(limits: RuleLimits) -> list[str]:
     return [f"{path_text(path)} at most {most:g} in all" for path, most in limits.sums.items()]
-
-
-def _period_text(seconds: float) -> str:
-    for unit, name in ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute")):
-        if seconds % unit == 0:
-            return count_text(int(seconds // unit), name)
-    return f"{seconds:g} seconds"
 
 
 def _first(texts: Sequence[str], forms: int | None) -> list[str]:
