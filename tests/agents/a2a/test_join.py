@@ -165,6 +165,26 @@ async def test_cancelling_a_chat_cancels_the_task(tmp_path: Path, how: str) -> N
         await lab.wait_for("chat", "Fine.")
 
 
+async def test_a_chat_that_is_cancelled_while_the_agent_is_paused_is_never_passed_on(tmp_path: Path) -> None:
+    async with (
+        agent_space(tmp_path) as lab,
+        foreign_agent(_thinks_then_answers) as agent,
+        joined(lab, agent) as member,
+    ):
+        await lab.alice.admin.pause("weather")
+        space = member._space
+        assert space is not None
+        await until(lambda: space.paused)
+        chat = await lab.ask("Rain?")
+        await until(lambda: member.metrics()["chats_waiting"] == 1)
+        await lab.alice.chats.cancel(chat)
+        await until(lambda: member.metrics()["chats_waiting"] == 0)
+        await lab.alice.admin.resume("weather")
+        await lab.ask("Snow?")
+        await lab.wait_for("chat", "umbrella")
+        assert [each.rpartition("> ")[2] for each in agent.got] == ["Snow?"]
+
+
 async def test_a_lost_connection_and_a_restart_go_on_with_the_same_task(tmp_path: Path) -> None:
     """Nothing is sent twice, and no answer is told twice."""
     go_on, nearly = asyncio.Event(), asyncio.Event()

@@ -156,6 +156,31 @@ async def test_a_pause_cancels_the_turn_and_its_end_goes_on_with_it(tmp_path: Pa
         assert space.prompts()[1].startswith("alice had paused you, and your turn was cancelled.")
 
 
+async def test_what_is_cancelled_during_a_pause_is_not_gone_on_with(tmp_path: Path) -> None:
+    """The turn that the pause had stopped, and a message that waits for its end."""
+    turns = [[tool_call(title="x"), {"await_cancel": True}], [{"say": "Went on."}]]
+    async with agent_space(tmp_path, *turns) as space:
+        paused = await space.ask("work")
+        await space.wait_for("reasoning/thought")
+        await space.alice.admin.pause("agent")
+        await until(lambda: space.received("session/cancel"))
+        await until(lambda: not space.turns.is_stopping)
+        await space.alice.chats.cancel(paused)
+        await until(lambda: space.turns.is_stopping)
+        await space.alice.admin.resume("agent")
+        await space.wait_for("chat", "I stopped: alice cancelled the message.")
+        await space.idle()
+        await space.alice.admin.pause("agent")
+        waiting = await space.ask("never mind")
+        await until(lambda: space.turns.queue.waiting == 1)
+        await space.alice.chats.cancel(waiting)
+        await until(lambda: space.turns.queue.waiting == 0)
+        await space.alice.admin.resume("agent")
+        await space.ask("go on")
+        await space.wait_for("chat", "Went on.")
+        assert [each.rpartition("> ")[2] for each in space.prompts()] == ["work", "go on"]
+
+
 async def test_clear_opens_a_new_session_and_compact_is_the_agents_own_command(tmp_path: Path) -> None:
     async with agent_space(tmp_path, commands=["compact", "help"]) as space:
         await space.ask()

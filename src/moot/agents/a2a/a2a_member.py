@@ -152,7 +152,7 @@ class A2aMember:
         self.file.write()
         for chat in left:
             if chat.task_id:
-                await self._queue.resume(_Work(chat))
+                self._queue.resume(_Work(chat))
                 continue
             text = (
                 "I was stopped while I passed this on. Whether the agent got it is not known; I have not "
@@ -189,10 +189,13 @@ class A2aMember:
 
     async def _run_turns(self, space: JoinedSpace) -> None:
         while True:
-            work = await self._queue.next()
+            await self._queue.wait()
             while space.paused is not None and space.close_reason is None:
                 with suppress(MootError):
                     await space.ready()
+            if (work := self._queue.take()) is None:
+                # It was cancelled meanwhile.
+                continue
             self._running[work.chat.id] = work
             try:
                 await self._run_turn(space, work)

@@ -103,16 +103,18 @@ class TurnRunner:
         return self._stop.is_set()
 
     def stop(self, why: str) -> None:
-        """End the turn or the command that runs, if there is one; the first reason counts."""
+        """End the turn or the command that runs, if there is one; the first reason counts, but for a pause."""
         if self._prompting.locked():
+            if self._is_paused_turn:
+                self._stop_why, self._is_paused_turn = "", False
             self._stop_why = self._stop_why or why
             self._stop.set()
 
     def pause(self, by: str) -> None:
         self._paused_by = by
-        if self.current is not None:
-            self._is_paused_turn = True
+        if self.current is not None and not self.is_stopping:
             self.stop(f"paused by {by}")
+            self._is_paused_turn = True
 
     async def clear(self, by: str) -> None:
         """Drop what waits, stop the turn, and open a new session; raises MootError if there is no agent."""
@@ -142,9 +144,12 @@ class TurnRunner:
 
     async def run(self) -> None:
         while True:
-            chat = await self.queue.next()
+            await self.queue.wait()
             await self._wait_until_able()
             async with self._prompting:
+                if not self._is_able or (chat := self.queue.take()) is None:
+                    # Paused again, or it was cancelled meanwhile.
+                    continue
                 self.current = chat
                 try:
                     await self._run_turn(chat)
@@ -190,20 +195,27 @@ class TurnRunner:
         if self._refusals >= MAX_REFUSALS:
             self.stop(f"{self._refusals} of its permissions came to nothing")
 
+    @property
+    def _is_able(self) -> bool:
+        space = self.space
+        return self._agent.ready.is_set() and (space.paused is None or space.close_reason is not None)
+
     async def _wait_until_able(self) -> None:
-        ready, space = self._agent.ready, self.space
-        while not ready.is_set() or (space.paused is not None and space.close_reason is None):
-            await ready.wait()
-            if space.paused is not None:
+        while not self._is_able:
+            await self._agent.ready.wait()
+            if self.space.paused is not None:
                 with suppress(MootError):
-                    await space.ready()
+                    await self.space.ready()
+
+    def _forget_stop(self) -> None:
+        self._stop.clear()
+        self._stop_why, self._is_paused_turn = "", False
 
     async def _run_turn(self, chat: Envelope) -> None:
         space, relay = self.space, self.relay
         self.turns += 1
         self._refusals = 0
-        self._stop.clear()
-        self._stop_why, self._is_paused_turn = "", False
+        self._forget_stop()
         turn = Turn(chat_id=chat.id, sender=chat.sender)
         self._file.add(OpenChat(chat.id, chat.sender, started=True))
         async with AsyncExitStack() as stack:
@@ -229,9 +241,12 @@ class TurnRunner:
         while True:
             ending = await self._prompt(turn, texts)
             if ending.stopped and self._is_paused_turn and not ending.gone:
+                # From here on, what ends the turn ends it although it waits.
+                self._forget_stop()
                 await self._wait_until_able()
-                self._stop.clear()
-                self._stop_why, self._is_paused_turn = "", False
+                if self._stop.is_set() and not self._is_paused_turn:
+                    return Ending(stopped=self._stop_why)
+                self._forget_stop()
                 texts = [resume_text(self._paused_by)]
                 continue
             # A turn that we stopped needs no prompt; its reasons come with the next one.
@@ -279,6 +294,8 @@ class TurnRunner:
                 )
                 permissions.close_all(stopped)
                 await self._cancel_prompt(agent, request)
+                # A pause may have become an end.
+                stopped = self._stop_why or stopped
             answer = await request
             reason = answer.get("stopReason")
             ending = Ending(reason=reason if isinstance(reason, str) else "", stopped=stopped)

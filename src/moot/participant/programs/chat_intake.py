@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
@@ -127,14 +128,16 @@ class TurnQueue(Generic[Work]):
         full: str,
     ) -> None:
         self._refuse = refuse
-        self._queue: asyncio.Queue[Work] = asyncio.Queue(max_queued)
+        self._works: deque[Work] = deque()
+        self._max_queued = max_queued
+        self._news = asyncio.Event()
         self._rates = ChatRates(max_per_minute)
         self._too_many = too_many
         self._full = full
 
     @property
     def waiting(self) -> int:
-        return self._queue.qsize()
+        return len(self._works)
 
     async def queue_chat(
         self, space: JoinedSpace, chat: Envelope, work: Work, write: Callable[[Work], None] | None = None
@@ -144,7 +147,7 @@ class TurnQueue(Generic[Work]):
         if rate != "taken":
             log.warning("too many turns", extra={"participant": chat.sender})
             why = self._too_many
-        elif self._queue.full():
+        elif len(self._works) >= self._max_queued:
             why = self._full
         elif write is not None:
             try:
@@ -155,27 +158,36 @@ class TurnQueue(Generic[Work]):
             if rate != "ignored":
                 await self._refuse(chat, why)
             return False
-        self._queue.put_nowait(work)
+        self.resume(work)
         with suppress(MootError):
             await space.chats.acknowledge(chat)
         return True
 
-    async def resume(self, work: Work) -> None:
+    def resume(self, work: Work) -> None:
         """Go on with what an earlier run has taken."""
-        await self._queue.put(work)
+        self._works.append(work)
+        self._news.set()
+
+    async def wait(self) -> None:
+        """Wait until something waits for its turn. Until it is taken, it can still be removed."""
+        while not self._works:
+            self._news.clear()
+            await self._news.wait()
+
+    def take(self) -> Work | None:
+        """The next one, unless it was removed meanwhile."""
+        return self._works.popleft() if self._works else None
 
     async def next(self) -> Work:
-        return await self._queue.get()
+        await self.wait()
+        return self._works.popleft()
 
     def remove(self, is_unwanted: Callable[[Work], bool]) -> list[Work]:
         """Take out what gets no turn any more; returns it."""
+        works, self._works = self._works, deque()
         removed = []
-        for _ in range(self._queue.qsize()):
-            work = self._queue.get_nowait()
-            if is_unwanted(work):
-                removed.append(work)
-            else:
-                self._queue.put_nowait(work)
+        for work in works:
+            (removed if is_unwanted(work) else self._works).append(work)
         return removed
 
 
