@@ -55,6 +55,8 @@ async def test_the_filesystem_template_works_without_a_language_model(tmp_path: 
         # The agent reads by itself, and nobody gets out of the folder.
         code, output = await run_moot(tmp_path, "call", "files", "read_file", "path=../moot.yaml")
         assert (code, "leads outside of the shared folder" in output) == (1, True)
+    # What was approved starts the server again, and nobody is told that it has failed.
+    assert "waiting" not in {each["state"] for each in up.changes if each.get("name") == "files"}
 
 
 async def test_the_approver_of_a_template_says_what_is_missing_and_then_suggests_a_rule(

@@ -18,6 +18,7 @@ from moot.config.secrets.env_file import read_env_file
 from moot.errors import MootError
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream, UpstreamOptions
+from moot.mcp.upstream.supervision import RESTARTED
 from moot.net.websocket_client import should_reconnect
 from moot.protocol.close_codes import REPLACED
 from moot.resilience.restart_loop import keep_running
@@ -77,6 +78,9 @@ class BridgedServer:
             waits_for = None if sign_in is None else sign_in.credential.waits_for
             if waits_for is not None:
                 state, message = "waiting", f"the server waits for {waits_for}"
+            elif upstream.state == "down" and upstream.down_reason == RESTARTED:
+                # Somebody wanted that, such as who approved an effect that was seen.
+                state = "starting"
             elif upstream.state == "down":
                 state, message = "waiting", f"the server {upstream.down_reason}; it is being restarted"
                 output = upstream.stderr.last_lines(LAST_LINES)

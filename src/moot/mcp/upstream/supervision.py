@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 # How long to wait for the exit code of a server that accepts no messages any more.
 EXIT_CODE_SECONDS: Final = 1.0
+# Why a run ended that somebody wanted to end.
+RESTARTED: Final = "was restarted"
 
 State = Literal["starting", "up", "down", "stopped"]
 
@@ -144,7 +146,7 @@ class Supervisor:
         """End this run; the next one begins at once."""
         self._is_wanted = True
         if self.session is not None:
-            self.session.connection.close("was restarted")
+            self.session.connection.close(RESTARTED)
 
     def check_health(self, connection: RpcConnection) -> None:
         """A call timed out on this connection: find out whether the server still answers."""
