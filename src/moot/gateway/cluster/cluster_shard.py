@@ -16,6 +16,7 @@ from moot.gateway.cluster.nats.gateway_table import GatewayTable, KnownGateway
 from moot.gateway.cluster.nats.log_reader import LOST_MESSAGES
 from moot.gateway.cluster.nats.shared_log import SharedLog
 from moot.gateway.created_spaces import EndedSpace
+from moot.gateway.hosting.saved_history import SavedHistory
 from moot.protocol.operation import Json
 from moot.space.config import SpaceConfig
 from moot.space.config_json import save_config
@@ -76,6 +77,8 @@ class Shard:
         self.orders: dict[str, LogOrder] = {}
         # Which space each is, and how many records of it there were when this gateway began with it.
         self.records: dict[str, tuple[str, int]] = {}
+        # What members were sent before the snapshot at which this gateway began, of spaces to be opened.
+        self.histories: dict[str, SavedHistory] = {}
         # Random bits of the message that is applied, which only the log has.
         self.seed = b""
         # Spaces that are in the log and not in this gateway's configuration.

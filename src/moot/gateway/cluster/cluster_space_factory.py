@@ -28,6 +28,7 @@ from moot.gateway.hosting.durability import CarriedOut, PendingEffects
 from moot.gateway.hosting.input_order import Outcome, Tell, wait_applied
 from moot.gateway.hosting.journaled_space import JournaledSpace
 from moot.gateway.hosting.mint import FreshMint
+from moot.gateway.hosting.saved_history import restore_history
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.hosting.space_records import recorded_time
 from moot.gateway.hosting.space_restore import restore_space
@@ -224,6 +225,7 @@ class ClusterSpaceFactory(SpaceFactory):
         order = LogOrder(applier, self.node, shard, copied_until)
         host = self._opened[name] = SpaceHost(applier, order)
         order.on_reloaded = partial(self._directory.end_excluded, host)
+        self._restore_history(host, shard)
         marker = read_marker(folder)
         host.journaled.snapshots.generation = 0 if marker is None else marker.snapshot
         if shard.clock.latest > copied_until:
@@ -235,6 +237,15 @@ class ClusterSpaceFactory(SpaceFactory):
             self._add_to_directory(name, host, None)
             self.on_created(host)
         return order
+
+    def _restore_history(self, host: SpaceHost, shard: Shard) -> None:
+        """Who polls is to find what the gateway before would have."""
+        history, saved = host.delivery.history, shard.histories.pop(host.name, None)
+        if saved is not None:
+            restore_history(history, saved, host.journaled.folder, shard.clock.latest)
+        elif host.space.state.window.order:
+            # It comes from files, and not from its beginning in the log.
+            history.known_since = shard.clock.latest
 
     def _settings_of(self, name: str, like: str | None) -> SpaceSettings:
         spaces = self._configuration.spaces

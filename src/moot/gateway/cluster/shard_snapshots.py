@@ -16,6 +16,7 @@ from moot.gateway.cluster.nats.nats_connection import NATS_FAULTS, ClusterConnec
 from moot.gateway.cluster.nats.snapshot_store import SnapshotStore
 from moot.gateway.cluster.shared_input import encode_shared_input
 from moot.gateway.created_spaces import EndedSpace
+from moot.gateway.hosting.saved_history import SavedHistory, save_histories
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
 
@@ -74,6 +75,9 @@ class ShardSnapshots:
         shard.records = {name: (id, count) for name, (id, count) in fields.get("records", {}).items()}
         shard.likes = dict(fields.get("likes", {}))
         shard.ended = msgspec.convert(fields.get("ended", {}), dict[str, EndedSpace])
+        # Up to 0.3 none were kept.
+        shard.histories = {name: SavedHistory(fields["time"]) for name in fields["spaces"]}
+        shard.histories |= msgspec.json.decode(found.histories, type=dict[str, SavedHistory])
         return found.position, fields["spaces"]
 
     def take(self, shard: Shard, sequence: int) -> None:
@@ -98,6 +102,8 @@ class ShardSnapshots:
             "likes": dict(shard.likes),
             "ended": msgspec.to_builtins(shard.ended),
         }
+        histories = {name: each.journaled.delivery.history for name, each in shard.orders.items()}
+        fields["histories"] = save_histories(histories, shard.clock.latest)
         hashes: dict[str, Json] = {"position": sequence, "hashes": dict(shard.hashes)}
         self._tasks.start(self._store_one(shard, sequence, fields, hashes))
 

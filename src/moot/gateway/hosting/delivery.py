@@ -54,7 +54,11 @@ class MessageHistory:
         self.count_stored: Callable[[], int] = lambda: 0
         # When the last record of earlier runs was written, if any were read.
         self.restored_until = 0.0
-        self._hidden_before: dict[str, float] = {}
+        # In a cluster: up to when another gateway had messages that are not here; 0 if all are that would be.
+        self.known_since = 0.0
+        # When somebody last read it, by the space's time.
+        self.polled_at = 0.0
+        self.hidden_before: dict[str, float] = {}
 
     @property
     def entries(self) -> deque[HistoryEntry]:
@@ -86,15 +90,22 @@ class MessageHistory:
         while over > 0 or left > self.max_bytes:
             left -= stored.popleft().size
             over -= 1
+            # What came before has no room here any more, wherever it was.
+            self.known_since = 0.0
         self.bytes = left
 
     def hide_before(self, member: str, moment: float) -> None:
         """Earlier messages are not for this member: it joined the space or got its token then (D-40)."""
-        self._hidden_before[member] = moment
+        self.hidden_before[member] = moment
 
     def visible_since(self, member: str) -> float:
         """From when on this member may see the history; 0 for all of it."""
-        return self._hidden_before.get(member, 0.0)
+        return self.hidden_before.get(member, 0.0)
+
+    def is_whole(self, moment: float) -> bool:
+        """Whether whoever would have been polled all the time has no more that came after a moment."""
+        self.trim(self.count_stored())
+        return moment >= self.known_since
 
     def since(self, moment: float, member: str) -> Iterator[HistoryEntry]:
         """The messages for this member strictly after a moment, oldest first."""

@@ -151,11 +151,15 @@ class MemberRoutes:
         dialect = dialect_of(request, b"")
         self._reads.check(identity.host, identity.name)
         history = identity.host.delivery.history
-        since = max(since, history.visible_since(identity.name))
+        history.polled_at = identity.host.journaled.clock()
+        after = max(since, history.visible_since(identity.name))
+        is_whole = history.is_whole(after)
+        if since and not is_whole:
+            return self._reads.charge(identity.host, identity.name, _gone(identity.host))
         wanted = request.query_params.get("id")
         messages = []
-        latest = since
-        for entry in history.since(since, identity.name):
+        latest = after
+        for entry in history.since(after, identity.name):
             if wanted is not None and id_of(entry) != wanted:
                 continue
             raw = encode_entry(entry, dialect)
@@ -164,8 +168,10 @@ class MemberRoutes:
             latest = entry.at
         if wanted is None:
             identity.host.note_poll(identity.name)
-        answer = json_response(200, {"messages": messages, "next": repr(latest)})
-        return self._reads.charge(identity.host, identity.name, answer)
+        body: dict[str, Json] = {"messages": messages, "next": repr(latest)}
+        if not is_whole:
+            body["gap"] = True
+        return self._reads.charge(identity.host, identity.name, json_response(200, body))
 
     async def mint_own(self, request: Request) -> Response:
         """A short-lived token with no more than the caller's own, shown once."""
@@ -192,6 +198,16 @@ class MemberRoutes:
         member = identity.host.space.state.roster.find(identity.name)
         self._reads.check(identity.host, identity.name)
         return identity.host, ProposalReader(member, dialect_of(request, b""), whole=True)
+
+
+def _gone(host: SpaceHost) -> Response:
+    """Messages since then may be with another gateway alone; and what to do."""
+    message = (
+        f"not all messages since then can be polled here: GET /spaces/{host.name}/history has older ones; "
+        "go on polling with since=next"
+    )
+    next = repr(host.delivery.history.known_since)
+    return json_response(410, {"error": "gone", "message": message, "next": next})
 
 
 def _describe_roster(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from http import HTTPStatus
 from typing import Final, NamedTuple
 
 import msgspec
@@ -35,6 +36,10 @@ class _HistoryPage(msgspec.Struct):
     messages: list[msgspec.Raw]
 
 
+class _Gone(msgspec.Struct):
+    next: str
+
+
 async def fetch_history(options: ConnectOptions, url: str, me: str, since: float) -> list[Envelope] | None:
     """What the gateway at `url` sent us since then (seconds since 1970), oldest first; None without any."""
     if options.token is None:
@@ -44,11 +49,15 @@ async def fetch_history(options: ConnectOptions, url: str, me: str, since: float
             timeout_seconds=options.limits.answer_seconds, max_bytes=MAX_HISTORY_BYTES
         )
         status, body = await client.get(options.history_url(url, me, since))
+        if status == HTTPStatus.GONE:
+            # The space has moved, and this gateway has what came later.
+            since = float(msgspec.json.decode(body, type=_Gone).next)
+            status, body = await client.get(options.history_url(url, me, since))
         if status != 200:
             log.debug("no history", extra={"status": status})
             return None
         messages = msgspec.json.decode(body, type=_HistoryPage).messages
-    except (MootError, msgspec.DecodeError) as fault:
+    except (MootError, ValueError) as fault:
         log.debug("no history", extra={"why": str(fault)})
         return None
     decoded = [options.decode(bytes(raw)) for raw in messages]

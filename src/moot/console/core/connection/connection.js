@@ -267,7 +267,13 @@ export class Connection {
     address.searchParams.set("since", String(since));
     address.searchParams.set("dialect", "mew");
     try {
-      const answer = await fetchFrom(address, { token: this._target.token, within: HISTORY_MILLISECONDS });
+      const options = { token: this._target.token, within: HISTORY_MILLISECONDS };
+      let answer = await fetchFrom(address, options);
+      if (answer.status === 410) {
+        // The space has moved, and this gateway has what came later: the journal tells the rest.
+        address.searchParams.set("since", (await answer.json()).next);
+        answer = await fetchFrom(address, options);
+      }
       if (answer.status === 404) return { messages: [], problem: "this gateway keeps no history to catch up from" };
       if (!answer.ok) return { messages: [], problem: `the history could not be fetched (HTTP ${answer.status})` };
       return {

@@ -29,6 +29,8 @@ class ShardSnapshot(NamedTuple):
 
     position: int
     fields: dict[str, Any]
+    # What members were sent, not read here: messages stay the bytes that they were.
+    histories: msgspec.Raw
 
 
 class SnapshotStore:
@@ -59,8 +61,7 @@ class SnapshotStore:
             except NATS_FAULTS as fault:
                 log.warning("snapshot cannot be read", extra={"shard": shard, "why": repr(fault)})
                 continue
-            fields = msgspec.json.decode(encoded)
-            found.append(ShardSnapshot(fields.pop("position"), fields))
+            found.append(_decode(encoded))
         return max(found, key=lambda each: each.position, default=None)
 
     async def _get(self, name: str, times: Iterator[float]) -> bytes:
@@ -83,3 +84,10 @@ class SnapshotStore:
         if info.digest != f"SHA-256={digest}":
             raise nats.js.errors.DigestMismatchError
         return encoded
+
+
+def _decode(encoded: bytes) -> ShardSnapshot:
+    raw = msgspec.json.decode(encoded, type=dict[str, msgspec.Raw])
+    histories = raw.pop("histories", msgspec.Raw(b"{}"))
+    fields = {name: msgspec.json.decode(each) for name, each in raw.items()}
+    return ShardSnapshot(fields.pop("position"), fields, histories)
