@@ -1,4 +1,4 @@
-"""Access control: whose token this is in which space, and the Host and Origin check (D-20, D-21, D-84)."""
+"""Access control: whose token this is in which space (D-20, D-21)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import hmac
 import math
 from collections.abc import Callable, Mapping
-from ipaddress import ip_address
-from typing import Final, Protocol
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -19,6 +19,8 @@ from moot.protocol.operation import Json
 from moot.space.config import Name
 from moot.space.members.lookalikes import find_taken
 from moot.space.tokens.temporary_tokens import SignIn
+
+T = TypeVar("T")
 
 # In an answer to somebody who named none.
 _MAX_NAMED_SPACES: Final = 20
@@ -45,6 +47,10 @@ class AccessDenied(msgspec.Struct, frozen=True):
 NOT_SERVED: Final = AccessDenied(
     503, "this gateway does not serve that space now: try again, or another one", retry_after=1
 )
+# In a cluster: who may make a space is asked of the gateway that serves the one after which it is made.
+_MODEL_ELSEWHERE: Final = AccessDenied(
+    503, "the space is being made: try again in a moment", retry_after=1, is_pending=True
+)
 
 
 class TokenIdentity(msgspec.Struct, frozen=True):
@@ -67,6 +73,10 @@ class TokenIdentity(msgspec.Struct, frozen=True):
         """`admit`, done when the space knows them; raises Refused."""
         if self.sign_in is not None:
             await self.host.rights.sign_in_applied(self.sign_in)
+
+
+# Who somebody is, why not, or why nobody knows.
+KnownIdentity = TokenIdentity | AccessDenied | Unavailable
 
 
 class SignedInAccount(msgspec.Struct, frozen=True):
@@ -132,6 +142,9 @@ class SpaceDirectory:
         # D-22: the space after which others are made for whoever may join it, and who makes them.
         self.model: str | None = None
         self.create: Callable[[str], SpaceHost | AccessDenied] | None = None
+        # In a cluster, where another gateway serves that one: asks it whether the holder of a token (its
+        # hash) may make a space, makes that, and calls back, with why not if so.
+        self.create_asked: Callable[[str, str, Callable[[AccessDenied | Unavailable | None], None]], None]
         self.sign_in: SignInProvider | None = None
         # SHA-256 of a token → space and name, for members that live in the gateway's own process. In memory
         # alone, and void with it.
@@ -206,8 +219,10 @@ class SpaceDirectory:
         """`identify`, for whoever reads: raises Unavailable where what is known here may be old."""
         identity = self.identify(space, token)
         if self.may_become_known(identity, token, address):
-            await self.wait_current()
-            identity = self.identify(space, token)
+            found = await _called_back(partial(self.when_known, space, token or ""))
+            if isinstance(found, Unavailable):
+                raise found
+            identity = found
         if isinstance(identity, TokenIdentity):
             identity.host.order.check_current()
         return identity
@@ -225,17 +240,26 @@ class SpaceDirectory:
             and not self.has_guessed(address)
         )
 
+    def when_known(self, space: str | None, token: str, call: Callable[[KnownIdentity], None]) -> None:
+        """Call back with `identify` when what is in the log by now is known here, and the space is made, if
+        this token may make it; or with what keeps us from it."""
+
+        def passed(refusal: Unavailable | None) -> None:
+            found = refusal or self.identify(space, token)
+            if found is _MODEL_ELSEWHERE:
+                self.create_asked(
+                    space or "", hash_token(token), lambda why: call(why or self.identify(space, token))
+                )
+            else:
+                call(found)
+
+        assert self.when_current is not None  # noqa: S101  # in a cluster
+        self.when_current(passed)
+
     async def wait_current(self) -> None:
         """Wait until what is in the log by now is known here. Raises Unavailable."""
-        passed: asyncio.Future[Unavailable | None] = asyncio.get_running_loop().create_future()
         assert self.when_current is not None  # noqa: S101  # in a cluster
-
-        def settle(refusal: Unavailable | None) -> None:
-            if not passed.done():
-                passed.set_result(refusal)
-
-        self.when_current(settle)
-        if (refusal := await passed) is not None:
+        if (refusal := await _called_back(self.when_current)) is not None:
             raise refusal
 
     def _ask_for_space(self, token: str) -> AccessDenied | None:
@@ -310,17 +334,18 @@ class SpaceDirectory:
 
     def _create_for(self, name: str | None, token: str | None) -> SpaceHost | AccessDenied | None:
         """A new space of that name, for a member of the one that it is made after; never for a guest."""
-        if self.create is None or not name or not token:
-            return None
-        identity = self.identify(self.model, token)
-        if isinstance(identity, AccessDenied):
-            return identity if identity is NOT_SERVED else None
-        if identity.sign_in is not None:
-            return None
-        if self._signed_in(identity.host, identity.name):
+        if self.create is None or not name or not token or self.is_of_provider(token):
             # Whoever signs in enters the spaces that the rules name.
             return None
-        return self.create(name)
+        if not self.serves(self.model or ""):
+            return _MODEL_ELSEWHERE
+        return self.create(name) if self.may_create(self.model or "", hash_token(token)) else None
+
+    def may_create(self, model: str, token_hash: str) -> bool:
+        """Whether the holder of a token may make a space after this one: a member of it, and no guest."""
+        host = self.hosts.get(model)
+        identity = None if host is None else self._find_owner(host, token_hash)
+        return isinstance(identity, TokenIdentity) and not self._signed_in(identity.host, identity.name)
 
     def _is_excluded(self, host: SpaceHost, name: str) -> bool:
         config = host.space.state.config
@@ -381,6 +406,13 @@ class SpaceDirectory:
         return self.sign_in.account_of(token or "", hash_token(token or ""))
 
 
+async def _called_back(ask: Callable[[Callable[[T], None]], None]) -> T:
+    """What a function calls back with; whoever waits may be gone by then."""
+    told: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    ask(lambda found: None if told.done() else told.set_result(found))
+    return await told
+
+
 def bearer(header: str | None) -> str | None:
     """The token of an Authorization header; None when there is no header."""
     if header is None:
@@ -388,35 +420,3 @@ def bearer(header: str | None) -> str | None:
     scheme, _, token = header.partition(" ")
     # What HTTP calls white space (RFC 9110, 5.6.3): nothing else is no part of a token.
     return token.strip(" \t") if scheme.lower() == "bearer" else ""
-
-
-class HostOriginPolicy:
-    """D-84: exact lists of Host and Origin, so that no other page and no other name reaches us."""
-
-    def __init__(self, hosts: frozenset[str], origins: frozenset[str]) -> None:
-        self._hosts = hosts
-        self.origins = origins
-
-    def check(self, host: str | None, origin: str | None, *, by_address: bool = False) -> AccessDenied | None:
-        """Why this request is not answered. `by_address` also takes an IP address, as monitoring sends it.
-
-        Nobody's page can be behind one: rebinding takes a name of the attacker's.
-        """
-        is_known = host is not None and (host.lower() in self._hosts or (by_address and _is_address(host)))
-        if not is_known:
-            return AccessDenied(421, "unknown Host: add it to gateway.allowed_hosts if it is yours")
-        if origin is not None and origin.lower().rstrip("/") not in self.origins:
-            return AccessDenied(403, "unknown Origin: add it to gateway.allowed_origins if it is yours")
-        return None
-
-
-def _is_address(host: str) -> bool:
-    """Whether a Host is an IP address, with or without a port."""
-    name, colon, port = host.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit():
-        name = host
-    is_bracketed = name.startswith("[") and name.endswith("]")
-    try:
-        return ip_address(name[1:-1] if is_bracketed else name).version == (6 if is_bracketed else 4)
-    except ValueError:
-        return False

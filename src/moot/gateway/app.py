@@ -22,7 +22,7 @@ from moot.config.oidc_reader import without_people
 from moot.errors import MootError, NotOnDisk, Unreachable, UsageError
 from moot.evidence.log_keys import use_keys
 from moot.evidence.witness_policy import read_policy
-from moot.gateway.access import HostOriginPolicy, SpaceDirectory
+from moot.gateway.access import SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.cluster.cluster_metrics import watch_cluster
 from moot.gateway.evidence.log_keeper import LogKeeper
@@ -30,6 +30,7 @@ from moot.gateway.evidence.witness_client import WitnessClient
 from moot.gateway.evidence.witness_service import WitnessService
 from moot.gateway.gateway_addresses import GatewayAddresses
 from moot.gateway.gateway_metrics import GatewayMeasures
+from moot.gateway.host_origin_policy import HostOriginPolicy
 from moot.gateway.hosting import fast_path
 from moot.gateway.hosting.space_host import SpaceHost
 from moot.gateway.http.http_routes import Endpoints

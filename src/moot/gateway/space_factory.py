@@ -149,13 +149,14 @@ class SpaceFactory:
 
     def create(self, name: str) -> SpaceHost | AccessDenied:
         """A space that was not there before; whoever asks has been let into its model."""
+        return self._refuse_new(name) or self._make(name, self._configuration.model_space or "")
+
+    def _refuse_new(self, name: str) -> AccessDenied | None:
+        """Why nobody who joins may make a space of that name here."""
         refusal = self._why_not(name)
         if refusal is not None:
             return AccessDenied(404, f"no space {name[:64]!r} on this gateway: {refusal}")
-        return self._limit_created() or self._make(name, self._configuration.model_space or "")
-
-    def _limit_created(self) -> AccessDenied | None:
-        if len(self._directory.hosts) - len(self._configuration.spaces) < MAX_AUTO_SPACES:
+        if len(self._directory.hosts.keys() - self._configuration.spaces.keys()) < MAX_AUTO_SPACES:
             return None
         return AccessDenied(
             503, f"this gateway has made {MAX_AUTO_SPACES} spaces, as many as it may: join one of them"

@@ -23,7 +23,7 @@ import orjson
 
 from moot.config.gateway_config import GatewayConfig
 from moot.errors import MalformedEnvelope, Refused, Unauthorized, Unavailable
-from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity
+from moot.gateway.access import AccessDenied, KnownIdentity, SpaceDirectory, TokenIdentity
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.connect_request import (
     ConnectRequest,
@@ -33,6 +33,7 @@ from moot.gateway.connect_request import (
     read_connect_request,
     read_join,
 )
+from moot.gateway.host_origin_policy import HostOriginPolicy
 from moot.gateway.hosting.delivery import SessionOutbox
 from moot.gateway.hosting.input_applier import NewSession
 from moot.gateway.hosting.space_host import SpaceHost
@@ -132,7 +133,13 @@ class UpgradeHandler:
         self, space: str | None, token: str | None, address: str, name: str | None
     ) -> TokenIdentity | AccessDenied:
         """Whose token this is, if that one may join now. `name` is who it is said to be."""
-        identity = self.directory.identify(space, token)
+        return self._admit(self.directory.identify(space, token), token, address, name)
+
+    def _admit(
+        self, identity: KnownIdentity, token: str | None, address: str, name: str | None
+    ) -> TokenIdentity | AccessDenied:
+        if isinstance(identity, Unavailable):
+            return AccessDenied(503, identity.message, retry_after=1)
         if isinstance(identity, AccessDenied):
             return identity if not token else self.access_limiter.refuse_token(identity, address, name)
         return self.access_limiter.check_join(identity, address) or identity
@@ -154,15 +161,9 @@ class UpgradeHandler:
         call: Callable[[TokenIdentity | AccessDenied], None],
     ) -> None:
         """`identify`, when what is in the cluster's log by now is known here."""
-        assert self.directory.when_current is not None  # noqa: S101  # `may_become_known`
-
-        def passed(refusal: Unavailable | None) -> None:
-            if refusal is not None:
-                call(AccessDenied(503, refusal.message, retry_after=1))
-            else:
-                call(self.identify(space, token, address, name))
-
-        self.directory.when_current(passed)
+        self.directory.when_known(
+            space, token or "", lambda found: call(self._admit(found, token, address, name))
+        )
 
 
 class MemberSocket:

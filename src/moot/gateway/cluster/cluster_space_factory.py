@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,8 +17,8 @@ import msgspec
 from moot.config.cluster_config import ClusterConfig
 from moot.config.configuration import Configuration, SpaceSettings
 from moot.config.loader import is_space_name
-from moot.errors import Unavailable, UsageError
-from moot.gateway.access import NOT_SERVED, AccessDenied, SpaceDirectory
+from moot.errors import InvalidOperation, Refused, Unavailable, UsageError
+from moot.gateway.access import AccessDenied, SpaceDirectory
 from moot.gateway.cluster.cluster_node import ClusterNode
 from moot.gateway.cluster.cluster_shard import Shard
 from moot.gateway.cluster.log_applier import explain_dropped
@@ -156,6 +157,7 @@ class ClusterSpaceFactory(SpaceFactory):
         others.answer("new_space", self._answer_new)
         others.answer("make_space", self._answer_make)
         self._directory.guest_prefix = f"{self.node.name}-{self.node.common.log.writer.epoch}-"
+        self._directory.create_asked = self._create_asked
         self._let_members_create()
 
     async def close(self) -> None:
@@ -253,20 +255,49 @@ class ClusterSpaceFactory(SpaceFactory):
 
     # Spaces that are made and ended while gateways run
 
-    def create(self, name: str) -> SpaceHost | AccessDenied:
-        if not self.node.serves_all:
-            return NOT_SERVED
-        refusal = self._why_not(name)
-        if refusal is not None:
-            return AccessDenied(404, f"no space {name[:64]!r} on this gateway: {refusal}")
-        if (full := self._limit_created()) is not None:
-            return full
+    def create(self, name: str) -> AccessDenied:
+        if (refusal := self._refuse_new(name)) is not None:
+            return refusal
         try:
             like = self._configuration.model_space or ""
             self._submit_new(name, like, "", self._new_state(name, like), _nobody_told)
         except Unavailable as unavailable:
             return AccessDenied(503, unavailable.message, retry_after=1)
         return AccessDenied(503, "the space is being made: try again in a moment", 1, is_pending=True)
+
+    def _create_asked(
+        self, name: str, token_hash: str, call: Callable[[AccessDenied | Unavailable | None], None]
+    ) -> None:
+        async def create() -> None:
+            why: AccessDenied | Unavailable | None
+            try:
+                why = await self._create_after_asking(name, token_hash)
+            except Unavailable as unavailable:
+                why = unavailable
+            except Refused as refusal:
+                why = AccessDenied(404, refusal.message)
+            call(why)
+
+        self._tasks.start(create())
+
+    async def _create_after_asking(self, name: str, token_hash: str) -> AccessDenied | None:
+        """For whom another gateway serves the model, which knows who may."""
+        if name in self._directory.hosts:
+            return None
+        if (refusal := self._refuse_new(name)) is not None:
+            return refusal
+        like = self._configuration.model_space or ""
+        found = await self._directory.others.ask(
+            "new_space", {"name": name, "like": like, "token": token_hash}, of=like
+        )
+        if found == [None]:
+            # Counted as a wrong one.
+            return AccessDenied(403, "this token does not open this space")
+        if found:
+            with suppress(InvalidOperation):
+                # Or somebody else has just made it.
+                await self._create_with(name, like, "", found[0])
+        return None
 
     async def create_space(self, name: str, like: str | None, by: str) -> str:
         like = self._model_for(name, like)
@@ -275,11 +306,15 @@ class ClusterSpaceFactory(SpaceFactory):
             await others.ask("make_space", {"name": name, "like": like, "by": by}, of=name)
             return like
         found = await others.ask("new_space", {"name": name, "like": like}, of=like)
-        state = json.loads(found[0]) if found else self._new_state(name, like)
-        await wait_applied(partial(self._submit_new, name, like, by, state))
+        await self._create_with(name, like, by, found[0] if found else None)
+        return like
+
+    async def _create_with(self, name: str, like: str, by: str, state: str | None) -> None:
+        """`state`: of a gateway that serves the model, if this one does not."""
+        made = self._new_state(name, like) if state is None else json.loads(state)
+        await wait_applied(partial(self._submit_new, name, like, by, made))
         if name not in self._directory.hosts:
             raise Unavailable(f"space {name!r} was made, and this gateway cannot open it: see its log")
-        return like
 
     async def _answer_make(self, facts: Json, _asked: AskedSpaces) -> Json:
         self._directory.check_serves(facts["name"])
@@ -288,6 +323,8 @@ class ClusterSpaceFactory(SpaceFactory):
     async def _answer_new(self, facts: Json, _asked: AskedSpaces) -> Json:
         like = self._model_for(facts["name"], facts["like"])
         self._directory.check_serves(like)
+        if (token := facts.get("token")) is not None and not self._directory.may_create(like, token):
+            return None
         # As text: it has integers of any size.
         return json.dumps(self._new_state(facts["name"], like))
 

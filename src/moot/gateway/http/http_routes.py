@@ -23,11 +23,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from moot.config.gateway_config import GatewayConfig, HttpConfig
 from moot.errors import Refused
-from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory
+from moot.gateway.access import AccessDenied, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.created_spaces import SpaceOperations
 from moot.gateway.evidence.log_keeper import LogKeeper
 from moot.gateway.evidence.witness_service import WitnessService
+from moot.gateway.host_origin_policy import HostOriginPolicy
 from moot.gateway.http.admin_routes import AdminRoutes, ClusterOperations
 from moot.gateway.http.chat_routes import ChatRoutes
 from moot.gateway.http.console import MANIFEST, PAGE, WORKER, installed_console
