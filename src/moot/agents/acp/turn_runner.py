@@ -103,7 +103,7 @@ class TurnRunner:
         return self._stop.is_set()
 
     def stop(self, why: str) -> None:
-        """End the turn or the command that runs, if there is one; the first reason counts, but for a pause."""
+        """End the turn or command that runs, if there is one. The first reason counts; a pause is none."""
         if self._prompting.locked():
             if self._is_paused_turn:
                 self._stop_why, self._is_paused_turn = "", False

@@ -185,7 +185,7 @@ class TurnQueue(Generic[Work]):
     def remove(self, is_unwanted: Callable[[Work], bool]) -> list[Work]:
         """Take out what gets no turn any more; returns it."""
         works, self._works = self._works, deque()
-        removed = []
+        removed: list[Work] = []
         for work in works:
             (removed if is_unwanted(work) else self._works).append(work)
         return removed
