@@ -225,7 +225,7 @@ def test_other_kinds_have_nothing_to_agree_on() -> None:
 @for_each_row("name", ["x", "", 1, [], "x" * 999])
 def test_a_call_of_a_tool_is_the_same_however_often_it_comes(name: Json) -> None:
     """Calls of tools are kept by name."""
-    payload = {"method": "tools/call", "params": {"name": name}}
+    payload: dict[str, Json] = {"method": "tools/call", "params": {"name": name}}
     same = Operation("tools/call", context_of("tools/call", payload))
     assert operation_of(payload) == operation_of(payload) == same
 
