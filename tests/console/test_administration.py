@@ -188,8 +188,10 @@ def test_others_are_told_and_an_administrators_token_stays_in_memory(
     expect(
         page.get_by_role("alert").filter(has_text="Refused: an administrator's token is needed")
     ).to_be_visible()
-    page.get_by_label("Administrator’s token").fill(ROOT)
-    page.get_by_role("button", name="Continue").click()
+    expect(field).to_be_focused()
+    page.keyboard.type(ROOT)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("tabpanel")).to_be_focused()
     expect(page.get_by_role("region", name="bob", exact=True)).to_contain_text("1 connection")
     assert ROOT not in page.evaluate("JSON.stringify([sessionStorage, localStorage, location.href])")
     page.reload()

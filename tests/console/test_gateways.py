@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,12 +17,18 @@ from tests.console.gateway_and_members import Loop, Running, spaces
 from tests.console.in_node import in_node
 from tests.console.test_reconnect import rows, say
 from tests.gateway.cluster.nats_servers import NatsServers
+from tests.gateway.running_gateway import ROOT
 from tests.ports import held_port
 from tests.waiting import HANG_SECONDS
 
 
 @pytest.fixture
-def two_gateways(tmp_path: Path, loop: Loop) -> Iterator[list[Running]]:
+def shards() -> int:
+    return 1
+
+
+@pytest.fixture
+def two_gateways(tmp_path: Path, loop: Loop, shards: int) -> Iterator[list[Running]]:
     (tmp_path / "nats").mkdir()
     nats = NatsServers(tmp_path / "nats")
     running: list[Running] = []
@@ -31,7 +38,7 @@ def two_gateways(tmp_path: Path, loop: Loop) -> Iterator[list[Running]]:
         cluster: dict[str, Json] = {
             "servers": nats.addresses,
             "replicas": 1,
-            "shards": 1,
+            "shards": shards,
             "addresses": [f"http://127.0.0.1:{port}" for port in ports],
         }
         for name, port in zip("ab", ports, strict=True):
@@ -71,6 +78,38 @@ def test_a_page_whose_gateway_is_gone_goes_on_at_the_next(
     say(first, "agent", "back")
     expect(rows(page, "back")).to_have_count(1)
     expect(page.locator(".top .pill")).to_have_text("Live")
+
+
+@pytest.mark.parametrize("shards", [4])
+def test_what_a_page_asks_about_a_space_is_asked_at_the_gateway_of_the_space(
+    two_gateways: list[Running], new_page: NewPage
+) -> None:
+    """Its own gateway may be gone: decisions and links for other devices come from the next one."""
+    first, second = two_gateways
+    page = new_page(alone=True)
+    page.goto(f"{first.url}/#/lab/timeline")
+    sign_in(page, "t-human", remember=True)
+    first.stop()
+    say(second, "agent", "meanwhile")
+    expect(rows(page, "meanwhile")).to_have_count(1)
+    page.evaluate("location.hash = '#/lab/decisions'")
+    expect(page.get_by_text("Nobody decided anything like this in that time.")).to_be_visible()
+    page.evaluate("location.hash = '#/lab/administration'")
+    page.get_by_label("Administrator’s token").fill(ROOT)
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_role("region", name="human", exact=True)).to_contain_text("1 connection")
+    page.get_by_role("button", name="Space: lab").click()
+    page.get_by_role("menuitem", name="Sign in on another device").click()
+    expect(page.get_by_label("One-time link")).to_have_value(re.compile(f"^{second.url}/#sign-in="))
+    page.keyboard.press("Escape")
+    # A member that is invited is told all addresses.
+    page.evaluate("location.hash = '#/lab/members'")
+    page.get_by_role("button", name="Invite…").click()
+    page.get_by_role("dialog").get_by_label("Name", exact=True).fill("lisa")
+    page.get_by_role("dialog").get_by_role("button", name="Invite", exact=True).click()
+    expect(page.get_by_role("group", name="Command")).to_contain_text(
+        f"--gateway {first.url},{second.url} --space lab"
+    )
 
 
 def test_only_pages_of_the_cluster_are_shown_answers_of_its_gateways(two_gateways: list[Running]) -> None:

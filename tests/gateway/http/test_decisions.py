@@ -40,6 +40,11 @@ async def report(gateway: LocalGateway, token: str = "t-ana", **params: Any) -> 
     return found
 
 
+async def test_without_a_journal_a_report_says_that_it_lacks_decisions(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, PEOPLE, journal="off") as gateway:
+        assert (await ask(gateway)).json() == {"decisions": [], "left_out": 0, "gap": True}
+
+
 async def test_a_report_says_who_decided_what_and_with_which_changes(tmp_path: Path) -> None:
     async with running_gateway(tmp_path, PEOPLE) as gateway:
         agent, ana, host = [await gateway.join(name) for name in ("agent", "ana", "host")]

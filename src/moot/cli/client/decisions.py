@@ -67,7 +67,10 @@ def _report(options: argparse.Namespace) -> int:
     else:
         print("no such decision")
     if found.get("gap"):
-        print("some are missing: this gateway has not all of the journal, another one of its cluster may")
+        print(
+            "some are missing: the journal of this gateway does not have all. It is off, or another gateway"
+        )
+        print("of the cluster has them")
     if found["left_out"]:
         print(f"{found['left_out']} earlier ones are left out: --since and --until choose")
     return 0

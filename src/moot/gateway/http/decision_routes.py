@@ -106,8 +106,8 @@ class DecisionRoutes:
         since, until = _time_of(given.get("since"), "since"), _time_of(given.get("until"), "until")
         host = identity.host
         found: list[HistoryProposal] = []
-        has_gap = False
-        if host.journal.is_written:
+        has_gap = not host.journal.is_written
+        if not has_gap:
             async with self._history.turn_of((host.name, identity.name)):
                 await settle(host)
                 report = self._reports.setdefault(host, _Report())

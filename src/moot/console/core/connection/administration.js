@@ -24,9 +24,8 @@ export class AdministrationRefused extends Error {
 const typedTokens = new WeakMap();
 
 export class Administration {
-  /** @param {import("./session.js").Session} session @param {import("./open-space.js").OpenSpace} openSpace */
-  constructor(session, openSpace) {
-    this._session = session;
+  /** @param {import("./open-space.js").OpenSpace} openSpace */
+  constructor(openSpace) {
     this._openSpace = openSpace;
   }
 
@@ -73,7 +72,7 @@ export class Administration {
 
   /** @param {string} method @param {string} path @param {Record<string, string>} [query] @returns {Promise<any>} */
   async _ask(method, path, query = {}) {
-    const address = new URL(`admin/${path}`, this._session.gateways.current);
+    const address = new URL(`admin/${path}`, this._openSpace.base);
     for (const [name, value] of Object.entries({ space: this._openSpace.name, ...query }))
       address.searchParams.set(name, value);
     const token = typedTokens.get(this._openSpace) ?? this._openSpace.login.token;

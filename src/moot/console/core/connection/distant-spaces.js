@@ -12,9 +12,9 @@ const ANSWER_MILLISECONDS = 15_000;
 const MAX_PAGES = 64;
 
 export class DistantSpaces {
-  /** @param {URL} base @param {() => import("./session.js").Login[]} logins those without a connection @param {() => void} changed */
-  constructor(base, logins, changed) {
-    this._base = base;
+  /** @param {import("./gateways.js").Gateways} gateways @param {() => import("./session.js").Login[]} logins those without a connection @param {() => void} changed */
+  constructor(gateways, logins, changed) {
+    this._gateways = gateways;
     this._logins = logins;
     this._changed = changed;
     /** How many wait for this person, by space; null: not known. @type {Map<string, number | null>} */
@@ -54,9 +54,13 @@ export class DistantSpaces {
     let count = 0;
     let after = 0;
     for (let page = 0; page < MAX_PAGES; page += 1) {
-      const address = addressIn(this._base, login.space, "proposals");
-      if (after > 0) address.searchParams.set("after", String(after));
-      const answer = await fetchFrom(address, { token: login.token, within: ANSWER_MILLISECONDS });
+      const from = after > 0 ? `?after=${after}` : "";
+      const answer = await this._gateways.reach((href) =>
+        fetchFrom(new URL(from, addressIn(href, login.space, "proposals")), {
+          token: login.token,
+          within: ANSWER_MILLISECONDS,
+        }),
+      );
       if (!answer.ok) return null;
       const text = await answer.text();
       for (const each of membersOf(textAt(text, ["proposals"]) ?? "[]"))

@@ -17,11 +17,33 @@ export class Gateways {
     return this._all.length;
   }
 
+  /** For `--gateway` of a command: all of them, or where the page came from if something in front of them chooses. */
+  get option() {
+    const [page] = this._all;
+    return (this._named.includes(page) ? this._named : [page]).map((each) => each.replace(/\/$/, "")).join(",");
+  }
+
   /** Those for a space: in the order that the SDK has, too. @param {number | undefined} shard as the gateway tells */
   forShard(shard) {
     if (shard === undefined || this._named.length === 0) return this;
     const [first, ...rest] = [...this._named].sort((a, b) => score(shard, b) - score(shard, a));
     return new Gateways(new URL(first), [...rest, ...this._all]);
+  }
+
+  /**
+   * What the first of them answers that can be reached; rejects as the last one did.
+   * @template T @param {(address: string) => Promise<T>} ask @returns {Promise<T>}
+   */
+  async reach(ask) {
+    for (let left = this.count; ; left -= 1) {
+      const { href } = this.current;
+      try {
+        return await ask(href);
+      } catch (fault) {
+        if (left === 1) throw fault;
+        this.leave(href);
+      }
+    }
   }
 
   /** The gateway at this address does not serve; it is left once, however many notice. @param {string} address */

@@ -18,6 +18,8 @@ export class OpenSpace {
     const base = gateways.current;
     this.login = login;
     this.name = login.space;
+    /** Where to ask what concerns this space: the gateway that it is connected to. */
+    this.base = base;
     this.state = new State(login.space);
     // Until the welcome arrives, because the history is processed before it.
     this.state.roster.me = { id: login.participant, name: login.participant, capabilities: [] };

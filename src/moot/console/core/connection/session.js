@@ -50,7 +50,7 @@ export class Session {
     this.current = null;
     this.remembers = false;
     this._distant = new DistantSpaces(
-      base,
+      this.gateways,
       () => this.logins.filter((login) => !this.openSpaces.has(login.space)),
       () => this.changes.publish("spaces"),
     );
@@ -152,16 +152,18 @@ export class Session {
 
   /** Ask the gateways one after another, until one answers. @param {string} token @param {boolean} isProviders 503: of a key that is looked for */
   async _fetchSpaces(token, isProviders) {
-    for (let left = this.gateways.count; ; left -= 1) {
-      const { href } = this.gateways.current;
-      try {
-        const answer = await fetchFrom(new URL("spaces", href), { token, within: SIGN_IN_MILLISECONDS });
-        if (left === 1 || answer.status < 502 || (isProviders && answer.status === 503)) return answer;
-      } catch {
-        if (left === 1) throw new GatewayUnreachable("The gateway does not respond. Is it running?");
-      }
-      this.gateways.leave(href);
-    }
+    /** @type {Response | undefined} */
+    let answer;
+    const ask = async (/** @type {string} */ href) => {
+      answer = undefined;
+      answer = await fetchFrom(new URL("spaces", href), { token, within: SIGN_IN_MILLISECONDS });
+      if (answer.status >= 502 && !(isProviders && answer.status === 503)) throw new Error("the next one, perhaps");
+      return answer;
+    };
+    return this.gateways.reach(ask).catch(() => {
+      if (answer) return answer;
+      throw new GatewayUnreachable("The gateway does not respond. Is it running?");
+    });
   }
 
   /** Sign in with a passkey; a reload of this tab keeps it. Throws SignInError. */
@@ -177,7 +179,7 @@ export class Session {
     let answer;
     for (let tries = 1; !answer; tries += 1) {
       try {
-        answer = await this._post("sign-in-links/redeem", { code });
+        answer = await this._post("sign-in-links/redeem", () => ({ code }));
       } catch {
         // A question that was lost can be asked again; the gateway takes a code once.
         if (tries === MAX_REDEEM_ATTEMPTS)
@@ -196,7 +198,7 @@ export class Session {
    * @returns {Promise<{address: string, qr: string[], valid_seconds: number}>}
    */
   makeLink(login) {
-    return this._ask("sign-in-links", { page: this.gateways.current.href }, login.token);
+    return this._ask("sign-in-links", (page) => ({ page }), login.token);
   }
 
   /**
@@ -205,18 +207,19 @@ export class Session {
    * @returns {Promise<{code: string, valid_seconds: number}>}
    */
   makeChatCode(login) {
-    return this._ask("sign-in-links", { for: "chat" }, login.token);
+    return this._ask("sign-in-links", () => ({ for: "chat" }), login.token);
   }
 
-  /** @param {string} path @param {any} body @param {string} token */
-  async _ask(path, body, token) {
-    return (await checkAnswer(await this._post(path, body, token))).json();
+  /** @param {string} path @param {(href: string) => any} bodyFor @param {string} token */
+  async _ask(path, bodyFor, token) {
+    return (await checkAnswer(await this._post(path, bodyFor, token))).json();
   }
 
-  /** @param {string} path @param {any} body @param {string} [token] */
-  _post(path, body, token) {
-    const address = new URL(path, this.gateways.current);
-    return fetchFrom(address, { method: "POST", token, body, within: SIGN_IN_MILLISECONDS });
+  /** @param {string} path @param {(href: string) => any} bodyFor a gateway, by its address @param {string} [token] */
+  _post(path, bodyFor, token) {
+    return this.gateways.reach((href) =>
+      fetchFrom(new URL(path, href), { method: "POST", token, body: bodyFor(href), within: SIGN_IN_MILLISECONDS }),
+    );
   }
 
   /**

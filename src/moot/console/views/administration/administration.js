@@ -20,7 +20,7 @@ class AdministrationView {
   /** @param {HTMLElement} outlet @param {Context} context */
   constructor(outlet, context) {
     this.context = context;
-    this.client = new Administration(context.session, context.openSpace);
+    this.client = new Administration(context.openSpace);
     this._part = "";
     this._filter = "";
     /** @type {{tokens: import("../../core/connection/administration.js").AdminToken[], absent: string[]}} */
@@ -203,6 +203,8 @@ class AdministrationView {
       if (!/^[\x21-\x7e]+$/.test(field.value()))
         return replace(fault, "Not a valid token: a token has no spaces or line breaks.");
       this.client.useToken(field.value());
+      // The form goes: whoever typed goes on in what comes.
+      this._panel.focus();
       void this.load();
     };
     replace(
@@ -230,6 +232,7 @@ class AdministrationView {
     );
     const press = this._panel.querySelector(".administration-form .button");
     press?.setAttribute("type", "submit");
+    if (refusal) field.input.focus();
   }
 }
 

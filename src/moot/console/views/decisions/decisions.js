@@ -13,6 +13,8 @@ import { save } from "../parts/large-value.js";
 
 const SHOWN = 200;
 const TYPING_MILLISECONDS = 300;
+const MISSING =
+  "Some are missing: the journal of this gateway does not have all. It is off, or another gateway of the cluster has them.";
 const REPORT_MILLISECONDS = 60_000;
 
 /** What the gateway calls it, and people. @type {[string, string][]} */
@@ -121,8 +123,8 @@ class DecisionsView {
 
   /** @param {Record<string, string>} more @returns {Promise<Response>} */
   async _ask(more) {
-    const { login } = this._context.openSpace;
-    const address = addressIn(this._context.session.gateways.current, login.space, "decisions");
+    const { base, login } = this._context.openSpace;
+    const address = addressIn(base, login.space, "decisions");
     const days = Number(this._days.value);
     const since = days > 0 ? new Date(Date.now() - days * 86_400_000).toISOString() : "";
     const asked = { tool: this._tool.value.trim(), by: this._by.value.trim(), how: this._how.value, since, ...more };
@@ -135,8 +137,8 @@ class DecisionsView {
     const current = this._current;
     replace(this._status, "Reading the journal…");
     try {
-      const { decisions, left_out: leftOut } = await (await this._ask({ limit: String(SHOWN) })).json();
-      if (current === this._current) this._draw(decisions.toReversed(), leftOut);
+      const { decisions, left_out: leftOut, gap } = await (await this._ask({ limit: String(SHOWN) })).json();
+      if (current === this._current) this._draw(decisions.toReversed(), leftOut, gap === true);
     } catch (fault) {
       if (current !== this._current) return;
       this._table.hidden = true;
@@ -149,17 +151,18 @@ class DecisionsView {
     }
   }
 
-  /** @param {any[]} decisions the newest first @param {number} leftOut */
-  _draw(decisions, leftOut) {
+  /** @param {any[]} decisions the newest first @param {number} leftOut @param {boolean} hasGap this gateway's journal lacks some */
+  _draw(decisions, leftOut, hasGap) {
     this._table.hidden = decisions.length === 0;
     const count = formatNumber(decisions.length);
     replace(
       this._status,
       decisions.length === 0
-        ? "Nobody decided anything like this in that time."
+        ? !hasGap && "Nobody decided anything like this in that time."
         : leftOut > 0
           ? `The latest ${count} are shown; ${formatNumber(leftOut)} older ones are in the files.`
           : `${count} ${decisions.length === 1 ? "decision" : "decisions"}.`,
+      hasGap && ` ${MISSING}`,
     );
     const tools = [...new Set(decisions.map((each) => String(each.tool ?? "")))].sort();
     if (!this._tool.value.trim())

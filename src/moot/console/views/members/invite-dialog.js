@@ -76,7 +76,7 @@ function tokenDialog(context, name, token, run) {
   const space = /^[\w.-]+$/.test(context.state.space)
     ? context.state.space
     : `'${context.state.space.replaceAll("'", "'\\''")}'`;
-  const join = `moot ${run ?? "join"} --gateway ${gateway} --space ${space} --token-file ${name}.token`;
+  const join = `moot ${run ?? "join"} --gateway ${context.session.gateways.option} --space ${space} --token-file ${name}.token`;
   let copied = false;
   const field = /** @type {HTMLTextAreaElement} */ (
     html.textarea({

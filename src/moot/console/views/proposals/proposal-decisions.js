@@ -228,9 +228,9 @@ export async function vote(context, shown) {
     context,
     shown,
     async () => {
-      const { login } = context.openSpace;
+      const { base, login } = context.openSpace;
       const asks = context.state.proposals.byId.get(shown.id)?.passkey === true;
-      const passkey = asks && (await confirmApproval(context.session.gateways.current, login, shown.id));
+      const passkey = asks && (await confirmApproval(base, login, shown.id));
       await context.send("moot/approve", passkey ? { passkey } : {}, { about: [shown.id, ...shown.repeats] });
     },
     "Vote recorded",

@@ -27,8 +27,8 @@ export function receiptButton(context, id) {
 
 /** @param {import("../../app.js").Context} context @param {string} id */
 async function fetchReceipt(context, id) {
-  const { login } = context.openSpace;
-  const address = addressIn(context.session.gateways.current, login.space, "receipts", id);
+  const { base, login } = context.openSpace;
+  const address = addressIn(base, login.space, "receipts", id);
   const answer = await fetchFrom(address, { token: login.token, within: RECEIPT_MILLISECONDS });
   return (await checkAnswer(answer)).arrayBuffer();
 }
