@@ -32,6 +32,17 @@ def test_the_navigation_has_everyday_views_and_the_rest_below_more(page_as: Page
     expect(page.get_by_role("link", name="Reasoning")).to_have_attribute("aria-current", "page")
 
 
+def test_a_dialog_of_the_menu_of_spaces_gives_the_focus_back(page_as: PageAs) -> None:
+    page = page_as("human", "chat")
+    menu = page.get_by_role("button", name="Space: lab")
+    for name in ("Add a space…", "Notifications on this device…", "Passkeys…", "While you are away…"):
+        menu.click()
+        page.get_by_role("menuitem", name=name).click()
+        expect(page.get_by_role("dialog")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(menu).to_be_focused()
+
+
 def test_a_phone_has_five_items_and_reaches_every_view(page_as: PageAs) -> None:
     page = page_as("human", viewport=PHONE)
     expect(items(page)).to_have_text(["Inbox", "Timeline", "Chat", "Tools", "More"])

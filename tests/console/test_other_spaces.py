@@ -63,3 +63,7 @@ def test_where_nobody_answers_it_is_said_to_be_not_known(many: Running, new_page
     page.goto(f"{many.url}/#/space-00/approvals")
     expect(page.locator(".approvals-where")).to_have_text("Not known in space-18.")
     expect(page.locator(".approvals-detail")).to_contain_text("in 1 other space is not known")
+    page.get_by_role("button", name="Space: space-00").click()
+    unknown = page.get_by_role("menuitemradio").filter(has=page.get_by_role("img"))
+    expect(unknown).to_have_text(["space-18as human?"])
+    expect(unknown.get_by_role("img")).to_have_accessible_name("not known what is pending")

@@ -227,19 +227,12 @@ export class ProposalList {
           html.a({ href: routeAddress(space, "approvals") }, html.bdi({}, oneLine(space, 40))),
           count > 0 && ` ${formatNumber(count)}`,
         ]);
-    const [waiting, unknown] = [others.filter((each) => each.count > 0), others.filter((each) => !each.isKnown)];
+    const [waiting, unknown] = [others.filter((each) => each.count > 0), others.filter((each) => each.count === 0)];
     const rest = (/** @type {Elsewhere[]} */ spaces) =>
       spaces.length > MAX_SPACES && ` and ${spaces.length - MAX_SPACES} more`;
     redraw(this._where, others, () => [
       waiting.length > 0 && html.span({}, `${totalText(waiting)}: `, links(waiting), rest(waiting), ". "),
-      unknown.length > 0 &&
-        html.span(
-          { class: "soft" },
-          "Not known in ",
-          links(unknown.map((each) => ({ ...each, count: 0 }))),
-          rest(unknown),
-          ".",
-        ),
+      unknown.length > 0 && html.span({ class: "soft" }, "Not known in ", links(unknown), rest(unknown), "."),
     ]);
     const kept = new Set(found.map(({ proposal }) => proposal));
     for (const each of this._distantRows.keys()) if (!kept.has(each)) this._distantRows.delete(each);

@@ -75,7 +75,8 @@ export class SpaceMenu {
   _fill() {
     const spaces = this._session.logins.map((login) => {
       const openSpace = this._session.openSpaces.get(login.space);
-      const waiting = this._session.pendingIn(login.space).count;
+      const { count, isKnown } = this._session.pendingIn(login.space);
+      const waiting = isKnown || count > 0 ? String(count) : "?";
       return { login, waiting, current: this._session.current === openSpace && openSpace !== undefined };
     });
     this._isFilling = true;
@@ -89,7 +90,7 @@ export class SpaceMenu {
 
   _isFilling = false;
 
-  /** @param {{login: import("../../core/connection/session.js").Login, waiting: number, current: boolean}[]} spaces */
+  /** @param {{login: import("../../core/connection/session.js").Login, waiting: string, current: boolean}[]} spaces */
   _items(spaces) {
     const items = spaces.map(({ login, waiting, current }) => {
       return html.button(
@@ -109,7 +110,11 @@ export class SpaceMenu {
         },
         html.bdi({ class: "grow" }, oneLine(login.space, 40)),
         html.small({}, "as ", html.bdi({}, oneLine(login.participant, 40))),
-        waiting > 0 && html.span({ class: "badge" }, String(waiting)),
+        waiting !== "0" &&
+          html.span(
+            { class: "badge", role: "img", "aria-label": `${waiting === "?" ? "not known what is" : waiting} pending` },
+            waiting,
+          ),
         current && icon("check", 16),
       );
     });
@@ -123,6 +128,8 @@ export class SpaceMenu {
           on: {
             click: () => {
               this._close();
+              // A dialog gives the focus back to where it was.
+              this._button.focus();
               act();
             },
           },
