@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.approvals_page import approve, detail, propose, shown
+from tests.console.approvals_page import approve, detail, propose, shown, waiting
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Loop, Running, spaces
 from tests.gateway.running_gateway import participants
@@ -41,6 +41,8 @@ def test_the_page_says_what_is_left_and_why_a_call_cannot_be_made(page_as: PageA
     other = propose(agent, "add", a=20, b=0)
     second.run(lambda space: space.approve(other.id))
     expect(line).to_have_text("sums: 420 of 500 used today; this one 95 would pass the limit")
+    expect(waiting(page).locator(".approvals-row-why")).to_have_text(line.inner_text())
+    expect(waiting(page)).not_to_contain_text("no hints")
     approve(page)
     expect(detail(page)).to_contain_text("would pass a budget of this space")
     expect(line).to_be_visible()

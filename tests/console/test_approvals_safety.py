@@ -259,6 +259,9 @@ def test_hostile_proposals_are_harmless_and_every_hidden_character_is_seen(
     expect(path.locator("dd")).to_have_text("invoice⟨U+202E⟩gpj.exe⟨U+200B⟩⟨U+0007⟩")
     expect(detail(page).locator(".arguments").first).to_contain_text(HOSTILE)
     expect(detail(page).locator(".caution").first).to_contain_text("Contains invisible characters")
+    expect(row(page, "write_file").locator(".approvals-row-why")).to_contain_text(
+        "Contains invisible characters"
+    )
     page.keyboard.press("Shift+A")
     page.locator("dialog").get_by_label("Custom pattern").check()
     expect(page.locator("dialog .capability-text")).to_have_value(re.compile(r"\\u202e"))

@@ -17,6 +17,7 @@ from tests.console.approvals_page import (
     waiting,
 )
 from tests.console.conftest import MemberAs, PageAs
+from tests.console.gateway_and_members import Driven, Loop, Running
 from tests.console.test_accessibility import in_both, issues
 
 # The rule itself: how long a red approval is held.
@@ -160,11 +161,11 @@ def test_after_one_group_of_alike_calls_the_next_is_shown_and_takes_one_press(
     shown(page, "add")
     page.keyboard.press("l")
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Then come 3 alike of second.")
+    expect(dialog).to_contain_text("Next: 3 similar calls by second.")
     page.wait_for_timeout(SETTLED)
     page.keyboard.press("Control+Enter")
     expect(dialog.locator(".differences")).to_contain_text("second proposes")
-    expect(dialog).not_to_contain_text("Then come")
+    expect(dialog).not_to_contain_text("Next:")
     page.wait_for_timeout(SETTLED)
     page.keyboard.press("Control+Enter")
     expect(dialog).to_have_count(0)
@@ -196,6 +197,24 @@ def test_what_the_page_hears_late_and_what_it_cannot_know_is_said_as_that(
     expect(page.locator(".view-members")).to_contain_text("joined before you")
     page.evaluate("location.hash = '#/lab/decisions/write_file'")
     expect(page.locator(".decisions-table")).to_contain_text("rejected, still open")
+
+
+def test_a_long_name_leaves_a_line_for_what_is_proposed(
+    page_as: PageAs, member: MemberAs, gateway: Running, loop: Loop
+) -> None:
+    member("files")
+    name = f"release-engineer-{'x' * 47}"
+    invited = member("second").run(lambda space: space.admin.invite(name, [{"kind": "mcp/proposal"}]))
+    engineer = Driven(loop, name)
+    engineer.enter(gateway.url, "lab", invited.token or "")
+    propose(engineer, "add", a=1)
+    page = page_as("human", "approvals")
+    what = row(page, "add").locator(".proposal-what").bounding_box()
+    line = row(page, "add").locator(".approvals-row-what").bounding_box()
+    engineer.leave()
+    assert what is not None
+    assert line is not None
+    assert what["y"] + what["height"] <= line["y"] + line["height"] + 1
 
 
 # An animation stays at its beginning.

@@ -62,7 +62,7 @@ export function confirmationRow(context, proposal, what, { hosts, isPartlyHidden
         {},
         questionOf(proposal, what, hosts, isLastVote),
         runs &&
-          originCautions(proposal)
+          [...repeatsOf(proposal), ...originCautions(proposal)]
             .slice(0, 1)
             .map((why) => html.strong({ class: "origin-asked" }, " ", html.bdi({}, `${oneLine(why, 200)}.`))),
         runs && isPartlyHidden() && html.strong({ class: "unread" }, " Part of it is still hidden."),
@@ -73,6 +73,13 @@ export function confirmationRow(context, proposal, what, { hosts, isPartlyHidden
       ? holdButton(text.replace("Yes,", "Hold to"), hold, { class: tone, shortcut, data: { first: "true" } })
       : button(text, act, { class: tone, shortcut, data: { first: "true" } }),
   );
+}
+
+/** That it was done before, in the gateway’s words: who approves says that it is done again. @param {Proposal} proposal */
+function repeatsOf({ effects }) {
+  return (effects ?? [])
+    .filter(({ earlier }) => earlier)
+    .map(({ text }) => String(text).replace(/: do it again\?$/, ""));
 }
 
 /** Somebody who has looked can say what came of it. @param {Context} context @param {Proposal} proposal */

@@ -83,7 +83,7 @@ export class BulkDecisions {
     for (const each of alike) seen.add(each.id);
     const others = rest.filter((each) => !seen.has(each.id));
     const next = others.find((each) => likeOnes(others, each).length > 1);
-    const text = next && `Then come ${likeOnes(others, next).length} alike of ${oneLine(next.from, 40)}.`;
+    const text = next && `Next: ${likeOnes(others, next).length} similar calls by ${oneLine(next.from, 40)}.`;
     this.decideOn(alike, approveSelected, next && { text: text ?? "", next: () => this.decideAlike(next, seen) });
   }
 

@@ -83,7 +83,7 @@ function pastText(context, proposal) {
   return [
     `${oneLine(proposal.call.name || proposal.call.method, 60)} by `,
     nameOf(proposal.from),
-    ` before: ${counts.map(([number, text]) => `${number} ${text}`).join(", ")}; the latest `,
+    ` ${proposal.status === "pending" ? "before" : "besides"}: ${counts.map(([number, text]) => `${number} ${text}`).join(", ")}; the latest `,
     html.a({ href: context.link("approvals", latest.id) }, ago(latest.at)),
     ".",
   ];

@@ -9,7 +9,7 @@ import { nameOf, oneLine, escapeHidden } from "../../core/page/text.js";
 import { ago } from "../../core/page/time.js";
 import { settledText, titleOf } from "../proposals/proposal-decisions.js";
 import { originCautions } from "../proposals/proposal-origins.js";
-import { risksFor, sentenceOf, sizeOf, toneOf, wishView } from "../proposals/proposal-sentence.js";
+import { limitsOf, risksFor, sentenceOf, sizeOf, toneOf, wishView } from "../proposals/proposal-sentence.js";
 import { icon } from "../parts/icons.js";
 
 /** @typedef {import("../../core/state/state-proposals.js").Proposal} Proposal */
@@ -129,7 +129,7 @@ export function tickRow(node, proposal, now = Date.now()) {
 
 /** Everything that deserves a second look, the most serious first. @param {Proposal} proposal @returns {{tone: string, text: string}[]} */
 function hintsOf(proposal) {
-  const risks = risksFor(proposal).filter((each) => each.tone !== "info");
+  const risks = [...limitsOf(proposal), ...risksFor(proposal)];
   const origins = originCautions(proposal).map((text) => ({ tone: "warn", text }));
   const is = (/** @type {string} */ tone) => risks.filter((each) => each.tone === tone);
   return [...is("bad"), ...origins, ...is("warn")];

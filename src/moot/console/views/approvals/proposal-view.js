@@ -19,7 +19,15 @@ import { grantScopes } from "../capabilities/grant-scopes.js";
 import { copyButton } from "../timeline/envelope-details.js";
 import { icon } from "../parts/icons.js";
 import { changesView } from "./changed-call.js";
-import { amountText, changeText, risksFor, sentenceOf, wishText, wishView } from "../proposals/proposal-sentence.js";
+import {
+  amountText,
+  changeText,
+  limitsOf,
+  risksFor,
+  sentenceOf,
+  wishText,
+  wishView,
+} from "../proposals/proposal-sentence.js";
 import { originCautionViews } from "../proposals/proposal-origins.js";
 import { previewView } from "../proposals/proposal-preview.js";
 import { reasonsView } from "./proposal-reasons.js";
@@ -229,15 +237,13 @@ export function cautionsView(context, proposal) {
   ];
 }
 
-const BUDGET_TONES = /** @type {Record<string, string>} */ ({ refused: "bad", asks: "warn" });
-
-/** What it would take of the space’s budgets and bring about, in the gateway’s words. @param {Proposal} proposal */
+/** What it would take of the space’s budgets and bring about. @param {Proposal} proposal */
 function budgetViews(proposal) {
   if (proposal.status !== "pending") return [];
-  return [...(proposal.effects ?? []), ...(proposal.budgets ?? [])].map(({ text, verdict }) =>
+  return limitsOf(proposal).map(({ text, tone }) =>
     html.p(
-      { class: "caution budget", data: { tone: BUDGET_TONES[verdict] ?? "info" } },
-      icon(verdict in BUDGET_TONES ? "warning" : "help", 16),
+      { class: "caution budget", data: { tone } },
+      icon(tone === "info" ? "help" : "warning", 16),
       html.bdi({}, oneLine(text, 300)),
     ),
   );
@@ -272,7 +278,6 @@ function warningsOf(context, proposal) {
         ? `, and ${formatNumber(others.length)} more. Each one that is approved is carried out.`
         : ". Approving both carries it out twice.",
     ]);
-  if (hasHiddenCharacters(proposal)) found.push("Contains invisible characters, shown as ⟨U+…⟩.");
   const host = proposal.to.length === 1 ? proposal.to[0] : "";
   const tool =
     proposal.call.method === "tools/call" ? toolCatalogueOf(context).tool(host, proposal.call.name) : undefined;
@@ -289,26 +294,6 @@ function warningsOf(context, proposal) {
           .map((each) => `${each.path.length > 0 ? `${oneLine(each.path.join("."), 60)} ` : ""}${each.message}`)
           .join("; ")}.`,
       );
-  }
-  return found;
-}
-
-/** @type {WeakMap<Proposal, boolean>} cached, because the text may be a megabyte */
-const hidden = new WeakMap();
-
-/** @param {Proposal} proposal */
-function hasHiddenCharacters(proposal) {
-  let found = hidden.get(proposal);
-  if (found === undefined) {
-    // Escaped characters count, too; carriage returns do not, since many files have them.
-    const text = proposal.call.bodyText
-      .replace(
-        /(?<!\\)((?:\\\\)*)\\u([0-9a-fA-F]{4})/g,
-        (_, before, code) => before + String.fromCharCode(parseInt(code, 16)),
-      )
-      .replace(/[\r\n\t]/g, "");
-    found = escapeHidden(text) !== text;
-    hidden.set(proposal, found);
   }
   return found;
 }

@@ -4,7 +4,7 @@
  */
 import { html } from "../../core/page/dom.js";
 import { formatNumber } from "../../core/page/numbers.js";
-import { oneLine } from "../../core/page/text.js";
+import { escapeHidden, oneLine } from "../../core/page/text.js";
 import { COMMAND_NAMES, risksOf } from "./call-risks.js";
 import { markedText } from "./odd-letters.js";
 import { titleOf } from "./proposal-decisions.js";
@@ -163,11 +163,41 @@ export function amountText(proposal) {
 /** @type {WeakMap<Proposal, import("./call-risks.js").Risk[]>} */
 const risks = new WeakMap();
 
-/** Looked for once. @param {Proposal} proposal */
+/** Looked for once: the text may be a megabyte. @param {Proposal} proposal */
 export function risksFor(proposal) {
   let found = risks.get(proposal);
-  if (!found) risks.set(proposal, (found = risksOf(proposal.call)));
+  if (!found) {
+    found = risksOf(proposal.call);
+    if (hasHiddenCharacters(proposal.call.bodyText)) {
+      const at = found.findLastIndex((each) => each.tone === "bad") + 1;
+      found = found.toSpliced(at, 0, { tone: "warn", text: "Contains invisible characters, shown as ⟨U+…⟩" });
+    }
+    risks.set(proposal, found);
+  }
   return found;
+}
+
+/** Escaped ones count, too; carriage returns do not, since many files have them. @param {string} text */
+function hasHiddenCharacters(text) {
+  // As nearly every call is.
+  if (!/[^ -~\r\n\t]|\\u/.test(text)) return false;
+  const plain = text
+    .replace(
+      /(?<!\\)((?:\\\\)*)\\u([0-9a-fA-F]{4})/g,
+      (_, before, code) => before + String.fromCharCode(parseInt(code, 16)),
+    )
+    .replace(/[\r\n\t]/g, "");
+  return escapeHidden(plain) !== plain;
+}
+
+const LIMIT_TONES = /** @type {Record<string, string>} */ ({ refused: "bad", asks: "warn" });
+
+/** What budgets and effects of the space say of it, in the gateway’s words. @param {Proposal} proposal @returns {{tone: string, text: string}[]} */
+export function limitsOf({ effects, budgets }) {
+  return [...(effects ?? []), ...(budgets ?? [])].map(({ text, verdict }) => ({
+    tone: LIMIT_TONES[verdict] ?? "info",
+    text: String(text),
+  }));
 }
 
 /** "bad", "warn" or "": the worst of its hints. @param {Proposal} proposal */
