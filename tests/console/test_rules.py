@@ -292,6 +292,18 @@ def test_without_an_approver_it_says_how_to_start_one_and_notices_when_it_comes_
     expect(page.locator(".rules-box")).to_contain_text("All rules are stopped by human")
 
 
+def test_who_may_not_ask_is_not_told_that_nothing_decides(
+    page_as: PageAs, member: MemberAs, tmp_path: Path
+) -> None:
+    ApproverScene(member, tmp_path)
+    page = page_as("watcher", "rules")
+    expect(page.locator(".rules-box")).to_have_text(
+        re.compile("^Whether an approver is running is not known")
+    )
+    expect(page.locator(".rules-status")).to_have_text("Whether rules decide is not known")
+    expect(page.get_by_text("No decisions yet")).to_have_count(0)
+
+
 def test_rules_are_turned_on_from_the_page_with_one_command_to_copy(
     page_as: PageAs, member: MemberAs, gateway: Running, tmp_path: Path
 ) -> None:

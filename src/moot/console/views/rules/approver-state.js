@@ -92,6 +92,16 @@ export class ApproverState {
     return members.find((each) => each.present) ?? members[0];
   }
 
+  /** Why it is not known that there is no approver; empty if it is. @returns {"asking" | "hidden" | ""} */
+  get doubt() {
+    if (this.approver) return "";
+    const { roster, me } = this._state;
+    const others = roster.present().filter((each) => each.id !== me.id && this._mayBeApprover(each));
+    const found = others.map((each) => toolCatalogueOf(this._context).of(each.id)?.status);
+    if (found.includes("refused")) return "hidden";
+    return found.includes("asking") || found.includes(undefined) ? "asking" : "";
+  }
+
   /** @returns {RuleRecord | undefined} */
   get record() {
     const approver = this.approver;
@@ -152,6 +162,7 @@ export class ApproverState {
       this._takeSuggestions(record, suggestions, since);
       record.takeReport(report);
       record.status = "known";
+      record.isKnown = true;
       record.error = "";
       this._tries.delete(approver.id);
     } catch (fault) {

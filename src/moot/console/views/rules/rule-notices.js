@@ -21,6 +21,13 @@ export function approverNotices(context, approverState) {
       icon(tone === "info" ? "help" : "warning", 18),
       html.div({}, text),
     );
+  if (approverState.doubt === "asking") return box("info", html.p({}, "Looking for an approver…"));
+  if (approverState.doubt === "hidden")
+    return box(
+      "info",
+      html.p({}, html.strong({}, "Whether an approver is running is not known.")),
+      html.p({}, "A member that may be one did not tell its tools to you. Decisions shows what rules have decided."),
+    );
   if (!approver) {
     return box(
       "info",
@@ -125,6 +132,15 @@ export function approverNotices(context, approverState) {
         html.p({}, nameOf(approver.name), " could not be queried: ", html.bdi({}, escapeHidden(record.error))),
       ),
   ];
+}
+
+/** Where no rule is shown: that there is none is said only when the approver said so. @param {ApproverState} approverState */
+export function noRulesText({ approver, isOnline, doubt, record }) {
+  if (!approver)
+    return { asking: "Looking for an approver", hidden: "Whether rules decide is not known", "": "No approver" }[doubt];
+  if (record?.isKnown) return "No rules yet: you are asked every time";
+  const isAsked = isOnline && record?.status !== "refused" && record?.status !== "failed";
+  return isAsked ? "Loading" : "Which rules there are is not known";
 }
 
 /** What it may approve at most is up to the person: calls of those who are here to answer some. @param {import("../../app.js").Context} context */

@@ -71,6 +71,8 @@ export class RuleRecord {
     this.reported = new Set();
     /** @type {"announced" | "asking" | "known" | "failed" | "refused"} */
     this.status = "announced";
+    /** Whether its tools have told what there is. Else only messages have, since we joined. */
+    this.isKnown = false;
     this.error = "";
   }
 

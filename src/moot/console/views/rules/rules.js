@@ -8,7 +8,7 @@ import { icon } from "../parts/icons.js";
 import { runCommand } from "./rule-commands.js";
 import { automationChart } from "./automation-chart.js";
 import { hitCount, leftText, recentDecisions, ruleCard, stateTag } from "./rule-list.js";
-import { approverNotices, grantedInstead, suggestedGrants } from "./rule-notices.js";
+import { approverNotices, grantedInstead, noRulesText, suggestedGrants } from "./rule-notices.js";
 import { ruleOutcomes } from "./rule-outcomes.js";
 import { approverStateOf, openSuggestions } from "./approver-state.js";
 import { SUGGESTION_ACTIONS, suggestionCard } from "./rule-suggestion.js";
@@ -87,8 +87,9 @@ class RulesView {
     const { approver, record } = approverState;
     const stopped = record?.stopped ?? null;
     const mine = this.state.me.capabilities;
+    const none = noRulesText(approverState);
     const text = !approver
-      ? "No approver"
+      ? none
       : !approverState.isOnline
         ? `${oneLine(approver.name, 40)} is offline`
         : stopped || record?.fault
@@ -97,7 +98,7 @@ class RulesView {
             ? "Observe mode"
             : record?.rules.size
               ? "Rules on; everything else asks you"
-              : "No rules yet: you are asked every time";
+              : none;
     if (this._status.textContent !== text) this._status.textContent = text;
     // Without an approver there is nothing that it could stop.
     this._switch.hidden = !approver;
@@ -115,7 +116,7 @@ class RulesView {
         approverState.canQuery,
         record?.budget,
         record?.budgetLeft,
-        !approver && mine,
+        !approver && [mine, approverState.doubt],
       ],
       () => approverNotices(this.context, approverState),
     );
@@ -139,7 +140,7 @@ class RulesView {
       () => this._suggestionNodes(suggestions),
     );
     const rules = [...(record?.rules.values() ?? [])];
-    redraw(this._rules, [rules, stopped, record?.fault, approverState.isOnline, mine, record?.observed], () =>
+    redraw(this._rules, [rules, stopped, record?.fault, approverState.isOnline, mine, record?.observed, none], () =>
       this._ruleNodes(rules),
     );
     for (const node of /** @type {NodeListOf<HTMLElement>} */ (this._rules.querySelectorAll("[data-hits]"))) {
@@ -174,9 +175,9 @@ class RulesView {
     );
     redraw(
       this._plot,
-      [record?.days],
+      [record?.isKnown, record?.days],
       () =>
-        record &&
+        record?.isKnown &&
         html.section(
           { class: "rules-part", "aria-label": "Automation" },
           html.h2({}, "Automation"),
@@ -319,7 +320,7 @@ class RulesView {
       { class: "rules-part", "aria-labelledby": "rules-list" },
       html.h2({ id: "rules-list" }, "Rules (first match wins) ", html.span({ class: "faint" }, String(rules.length))),
       rules.length === 0
-        ? html.p({ class: "soft" }, "No rules yet: you are asked every time.")
+        ? html.p({ class: "soft" }, `${noRulesText(this.approverState)}.`)
         : html.ol(
             { class: "cards" },
             rules.map((each, index) =>
@@ -339,7 +340,7 @@ class RulesView {
     const input = html.input({
       id,
       class: "field mono",
-      placeholder: "ID of a proposal or request",
+      placeholder: "Proposal or request ID",
       autocomplete: "off",
       spellcheck: "false",
       data: { focus: "why" },

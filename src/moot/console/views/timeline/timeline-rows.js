@@ -16,7 +16,7 @@ const FAMILIES = [
   [/^moot\/approve/, "response", "approve"],
   [/^moot\/settle/, "response", "settled"],
   [/^moot\/outcome/, "unknown", "outcome unknown"],
-  [/^moot\/votes/, "quiet", "votes"],
+  [/^moot\/votes/, "quiet", "conditions"],
   [/^moot\/delegate/, "rights", "away"],
   [/^moot\/end-delegation/, "rights", "back"],
   [/^moot\/assign/, "quiet", "for"],
