@@ -115,6 +115,15 @@ def test_what_a_member_keeps_is_found_again_by_its_name_or_its_token_file(space_
 
 
 @pytest.mark.usefixtures("space_folder")
+@pytest.mark.parametrize("command", ["member tokens", "member sign-out ana", "passkeys link ana"])
+def test_what_only_administrators_may_says_where_their_token_is_from(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command.split()) == 2
+    assert "It has one with `admin_tokens: {root: {}}`" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("space_folder")
 def test_a_coding_agent_does_not_work_where_its_configuration_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["acp", "--as", "weather", "--", "some-agent"]) == 2
     assert "could read tokens there" in capsys.readouterr().err

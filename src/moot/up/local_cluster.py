@@ -180,6 +180,7 @@ cluster {{
                 # The whole address has come when something follows it.
                 if line is not None and line.end() < len(head):
                     found.set_result(line[1].decode())
+                    process.describe(found.result())
 
         async def start() -> tuple[ChildProcess, str]:
             _copy_tokens(self._data, data)
@@ -190,7 +191,8 @@ cluster {{
             child = await start_child(argv, environment=environment, cwd=None, on_stdout=feed)
             return child, found.result() if found.done() else ""
 
-        return SupervisedProcess(name, start, output, kind="gateway", on_change=self._changed)
+        process = SupervisedProcess(name, start, output, kind="gateway", on_change=self._changed)
+        return process
 
 
 @asynccontextmanager

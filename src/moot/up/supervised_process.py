@@ -152,6 +152,10 @@ class SupervisedProcess:
             log_file=self.log.file,
         )
 
+    def describe(self, message: str) -> None:
+        """Say this of it while it runs, instead of what it wrote last."""
+        self._state.change("running", message)
+
     async def run(self) -> None:
         """Run until cancelled, or until it has ended and is not to be restarted. Leaves no process behind."""
         try:

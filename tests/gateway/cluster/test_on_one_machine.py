@@ -36,6 +36,7 @@ async def test_up_runs_a_cluster_on_one_machine(tmp_path: Path) -> None:
     async with moot_up(tmp_path, "--cluster", "2") as up:
         second = await up.wait_for_state("gateway-2", "running")
         url = up.log("gateway-2").rpartition("listening on ")[2].split()[0]
+        assert second["message"] == url
         ana = ("--gateway", url, "--token-file", str(up.data / "tokens" / "ana.token"))
         assert await run_moot(tmp_path, "send", "hello", *ana) == (0, "")
         os.kill(second["pid"], signal.SIGKILL)

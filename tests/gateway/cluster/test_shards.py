@@ -288,6 +288,8 @@ async def test_operators_empty_a_gateway_by_command(
             return capsys.readouterr().out
 
         assert (await said("leave", "a")).splitlines()[-1] == "a serves shard 0 of 5"
+        # Where nothing changes, nothing is repeated.
+        assert await said("leave", "a") == "a serves shard 0 of 5\n"
         assert "– " in await said("status")
         assert (await report(b))["problems"] == []
         assert (await b.admin("GET", "cluster", compare="true")).json()["problems"] == []

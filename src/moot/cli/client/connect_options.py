@@ -20,17 +20,22 @@ its default_participant (or --as NAME). Elsewhere give --gateway and --token-fil
 MOOT_TOKEN_FILE.
 """
 
+NO_ADMIN_TOKEN: Final = (
+    "--admin-token-file FILE is missing: the token of an administrator of the gateway. It has"
+    " one with `admin_tokens: {root: {}}` under `gateway:` in its file, after `moot reload`"
+)
+
 
 def add_connect_options(parser: argparse.ArgumentParser) -> None:
     """Add `--gateway`, `--space`, `--token-file`, `--as` and `--config`."""
     add_member_options(parser.add_argument_group("connection"))
 
 
-def add_admin_options(parser: argparse.ArgumentParser, *, is_required: bool) -> None:
+def add_admin_options(parser: argparse.ArgumentParser) -> None:
     """Add `--admin-token-file`, `--json` and the options of a connection."""
     add = parser.add_argument
     about = "the token of an administrator"
-    add("--admin-token-file", type=Path, required=is_required, metavar="FILE", help=about)
+    add("--admin-token-file", type=Path, metavar="FILE", help=about)
     add_json(parser)
     add_connect_options(parser)
 
@@ -39,8 +44,11 @@ def admin_settings_of(options: argparse.Namespace) -> ConnectSettings:
     """Where to ask as an administrator, with the token of `--admin-token-file`."""
     from moot.config.connect_settings import admin_settings
     from moot.config.secrets.secret import Secret
+    from moot.errors import UsageError
     from moot.private_files import token_from
 
+    if options.admin_token_file is None:
+        raise UsageError(NO_ADMIN_TOKEN)
     token = Secret(token_from(options.admin_token_file))
     return admin_settings(overrides_of(options), token, environ=os.environ, folder=Path())
 

@@ -46,7 +46,7 @@ def add_access_commands(group: Any) -> None:
         else:
             optional = "?" if name == "tokens" else None
             add("target", nargs=optional, metavar="NAME", help="the member")
-        add_admin_options(parser, is_required=True)
+        add_admin_options(parser)
         parser.set_defaults(run=run_member_access, act=name)
 
 

@@ -50,7 +50,7 @@ def add_command(commands: Any, name: str) -> None:
             add("target", metavar="ID", help="the beginning of its id, as `moot passkeys list` shows it")
         else:
             add("target", nargs="?" if act == "list" else None, metavar="NAME", help="the participant")
-        add_admin_options(parser, is_required=act == "link")
+        add_admin_options(parser)
         parser.set_defaults(run=run_passkeys, act=act)
 
 
@@ -72,7 +72,7 @@ def run_passkeys(options: argparse.Namespace) -> int:
 def _ask(options: argparse.Namespace) -> dict[str, Any]:
     from moot.errors import UsageError
 
-    if options.admin_token_file is None:
+    if options.admin_token_file is None and options.act != "link":
         settings = connect_settings_of(options)
         prefix, params = "passkeys", {}
         if options.act == "list" and options.target is not None:

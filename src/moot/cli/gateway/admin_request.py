@@ -49,6 +49,7 @@ def ask_gateway(
     options: argparse.Namespace, method: str, path: str, body: Json = None, **params: str
 ) -> dict[str, Any]:
     """Raises UsageError, Refused, or Unreachable when no gateway answers."""
+    from moot.cli.client.connect_options import NO_ADMIN_TOKEN
     from moot.cli.client.gateway_request import base_urls, request_json
     from moot.config.connect_settings import URL, cluster_settings
     from moot.private_files import token_from
@@ -67,8 +68,5 @@ def ask_gateway(
             " of its moot.yaml"
         )
     if not file:
-        raise UsageError(
-            "--admin-token-file FILE is missing: the token of an administrator of the gateway. It has"
-            " one with `admin_tokens: {root: {}}` under `gateway:` in its file, after `moot reload`"
-        )
+        raise UsageError(NO_ADMIN_TOKEN)
     return request_json(method, given, path, token_from(file), is_repeatable=True, params=params, json=body)

@@ -139,11 +139,14 @@ def _move(options: argparse.Namespace, method: str) -> int:
         # Not the common one, which is always served.
         status = ask_gateway(options, "GET", "admin/cluster", compare="false")
         options.shards = [each["shard"] for each in status["nats"]["streams"] if each["shard"]]
+    said = ""
     for shard in options.shards:
         path = f"admin/cluster/shards/{shard}"
         answer = ask_gateway(options, method, path, gateway=options.name)
         serves = ", ".join(str(each) for each in answer["serves"])
-        print(f"{printable(answer['gateway'])} serves shard {serves} of {answer['shards']}")
+        before, said = said, f"{printable(answer['gateway'])} serves shard {serves} of {answer['shards']}"
+        if said != before:
+            print(said, flush=True)
     return EXIT_OK
 
 
