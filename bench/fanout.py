@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from bench.load import token_of
+from bench.load import VISITORS, token_of
 from bench.processes import Process, gateway, load, nats, relay
 
 Pace = Literal["flood", "one"]
@@ -73,7 +73,7 @@ class Measured:
 def config(journal: str | dict[str, Any] = "on", *, names: list[str] | None = None) -> dict[str, Any]:
     """A gateway with one space in which everybody may chat."""
     if names is None:
-        names = ["sender", "visitor", *(f"receiver-{n}" for n in range(max(RECEIVERS)))]
+        names = ["sender", *VISITORS, *(f"receiver-{n}" for n in range(max(RECEIVERS)))]
     participants = {name: {"tokens": [token_of(name)], "capabilities": [{"kind": "chat"}]} for name in names}
     limits = {"messages_per_second": 0, "bytes_per_second": 0}
     return {
