@@ -25,7 +25,7 @@ import yaml
 
 from bench.events import Post
 from bench.processes import ROOT, SERVER_CORE, Process, started
-from moot.xprotocol.endpoint.endpoint_caller import CalledEndpoint, EndpointCaller
+from moot.xprotocol.endpoint.endpoint_caller import CalledEndpoint, EndpointCaller, EndpointFault
 from moot.xprotocol.endpoint.relay_client import RelayClient
 from moot.xprotocol.identity import keyfile
 from moot.xprotocol.identity.keys import Identity
@@ -116,6 +116,7 @@ async def run(at_once: int = AT_ONCE, calls: int = CALLS, rounds: int = ROUNDS) 
             stack.callback(listening.cancel)
             payload = {"text": TEXT}
             post = Post(len(json.dumps(payload)))
+            await _until_answered(caller, peer, relays, payload)
             await _call(caller, peer, relays, payload, 4 * AT_ONCE, at_once)
             for _ in range(rounds):
                 costs.floor.append(_floor(post))
@@ -131,6 +132,21 @@ async def listen(relays: RelayClient, caller: EndpointCaller, me: Identity) -> N
     async with relays.subscribe([{"recipients": [me.key.text]}]) as events:
         async for raw in events:
             caller.receive(raw)
+
+
+async def _until_answered(
+    caller: EndpointCaller, peer: CalledEndpoint, relays: RelayClient, payload: Any
+) -> None:
+    """An adapter announces its tools before their server has started once more."""
+    while True:
+        try:
+            await caller.call(peer, KIND, payload, relays=relays, timeout_seconds=30.0)
+        except EndpointFault as fault:
+            if fault.fault.code != "ENDPOINT_UNAVAILABLE":
+                raise
+            await asyncio.sleep(0.2)
+        else:
+            return
 
 
 async def _call(
