@@ -27,6 +27,16 @@ def test_a_connection_that_moves_keeps_its_place() -> None:
     assert not limiter.acquire("elsewhere")
 
 
+def test_operators_are_told_once_a_minute_why_connections_are_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever comes sees a connection that is reset, and nothing else."""
+    limiter = ConnectionLimiter(max_per_address=1)
+    assert [limiter.acquire(MEMBER) for _ in range(3)] == [True, False, False]
+    (told,) = (record.__dict__ for record in caplog.records)
+    assert (told["address"], told["of_address"], told["max_connections_per_address"]) == (MEMBER, 1, 1)
+
+
 def test_what_a_gateway_has_not_told_yet_counts_apart_and_has_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

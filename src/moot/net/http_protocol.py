@@ -7,6 +7,8 @@ packet before it has answered the first, and takes any number of connections fro
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakSet
@@ -16,6 +18,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from moot.net.counted_address import peer_address
 from moot.net.relay_connection import drop_when_silent
+
+log = logging.getLogger(__name__)
 
 # A body may take this many times as long as headers.
 BODY_TIME_FACTOR: Final = 3
@@ -44,6 +48,8 @@ _TOO_MANY_HEADERS: Final = f"more than {MAX_HEADERS} headers"
 _UNREAD: Final = "unread from "
 # As long as a join: whoever is slower with its headers does not join in time either.
 HEADER_SECONDS: Final = 10.0
+# Who is refused a connection sees no reason. Operators do, at most so often.
+_LOG_SECONDS: Final = 60.0
 # A client that reads nothing of a response for so long is dropped.
 RESPONSE_SECONDS: Final = 30.0
 
@@ -65,6 +71,7 @@ class ConnectionLimiter:
         # Whether another gateway relays from an address.
         self.is_gateway: Callable[[str], bool] = lambda _: False
         self._by_address: dict[str, int] = {}
+        self._log_from = 0.0
 
     def address_of(self, transport: asyncio.BaseTransport) -> str:
         """The address that a connection counts for; empty for our own."""
@@ -80,8 +87,7 @@ class ConnectionLimiter:
     def acquire(self, address: str) -> bool:
         """Count one more connection if there is room for it; whoever gets True has to `release` it."""
         if self.connections >= self.max_connections or not self._has_room(address):
-            self.refused += 1
-            return False
+            return self._refuse(address)
         self.connections += 1
         self._by_address[address] = self._by_address.get(address, 0) + 1
         return True
@@ -91,8 +97,7 @@ class ConnectionLimiter:
         if before == address:
             return True
         if not self._has_room(address):
-            self.refused += 1
-            return False
+            return self._refuse(address)
         self._by_address[address] = self._by_address.get(address, 0) + 1
         self._forget(before)
         return True
@@ -100,6 +105,23 @@ class ConnectionLimiter:
     def release(self, address: str) -> None:
         self.connections -= 1
         self._forget(address)
+
+    def _refuse(self, address: str) -> bool:
+        self.refused += 1
+        now = time.monotonic()
+        if now >= self._log_from:
+            self._log_from = now + _LOG_SECONDS
+            facts = {
+                "address": address,
+                "of_address": self._by_address.get(address, 0),
+                "of_all": self.connections,
+            }
+            limits = {
+                "max_connections_per_address": self.max_per_address,
+                "max_connections": self.max_connections,
+            }
+            log.warning("connection refused: too many", extra=facts | limits)
+        return False
 
     def _has_room(self, address: str) -> bool:
         most = self.max_per_address
