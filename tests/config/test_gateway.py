@@ -177,6 +177,12 @@ def test_the_journal_is_one_word_or_a_section(tmp_path: Path, word: str, mode: s
         ),
         ("admin_tokens: {a b: {token: a}}", "gateway.admin_tokens.a b: a participant id has"),
         ("admin_tokens: {a: {token: x}, b: {token: x}}", "gateway.admin_tokens.b: the same token"),
+        ("cluster: {servers: []}", "gateway.cluster.servers: must be a list of at least 1 item"),
+        ("cluster: {servers: [n], name: a b}", "name: must be text of at most 64 letters, digits, - and _"),
+        (
+            "cluster: {servers: [n], addresses: [a.example]}",
+            "gateway.cluster.addresses[0]: must be an address such as https://a.example:8080",
+        ),
         ("1: 2", "gateway: the key 1 is not text"),
         ("port: 1, port: 2", "line 1, column 20: not valid YAML: a key stands twice"),
     ],

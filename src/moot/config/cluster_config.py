@@ -8,15 +8,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from moot.config.section_reader import WEB_ADDRESS, WORD
+
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
-# An address without a user, a question or a fragment.
-WebAddress = Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/?#@,]+(/[^\s?#,]*)?$", max_length=2048)]
+WebAddress = Annotated[str, msgspec.Meta(pattern=WEB_ADDRESS, max_length=2048)]
 # By default, where gateways share their shards. So many shards that each of several gets its part; and who
 # takes over what a killed one served applies the inputs since the last snapshot, calls at 0.2 ms each.
 SHARED_DEFAULTS: Final = {"shards": 16, "snapshot_inputs": 2_500}
-# One word of a NATS subject.
-Word = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Word = Annotated[str, msgspec.Meta(pattern=WORD)]
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):

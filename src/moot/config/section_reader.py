@@ -45,7 +45,15 @@ _TYPES: Final = {
 _RANGES: Final = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
 _WRONG_TYPE: Final = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
 _OUT_OF_RANGE: Final = re.compile(r"Expected `([^`]+)` (<=|>=|<|>) (\S+)")
-_LENGTH: Final = re.compile(r"Expected `str` of length (<=|>=) (\d+)")
+_LENGTH: Final = re.compile(r"Expected `(str|array)` of length (<=|>=) (\d+)")
+# An address without a user, a question or a fragment.
+WEB_ADDRESS: Final = r"^https?://[^\s/?#@,]+(/[^\s?#,]*)?$"
+# One word of a NATS subject.
+WORD: Final = r"^[A-Za-z0-9_-]{1,64}$"
+_PATTERNS: Final = {
+    f"Expected `str` matching regex {WEB_ADDRESS!r}": "must be an address such as https://a.example:8080",
+    f"Expected `str` matching regex {WORD!r}": "must be text of at most 64 letters, digits, - and _",
+}
 # A key is a word or a name; longer ones are cut in messages.
 _KEY_CHARS: Final = 64
 
@@ -212,8 +220,9 @@ def _in_words(fault: str) -> str:
     if found := _OUT_OF_RANGE.fullmatch(fault):
         return f"must be {_TYPES.get(found[1], found[1])}, {_RANGES[found[2]]} {found[3]}"
     if found := _LENGTH.fullmatch(fault):
-        return f"must be text of {_RANGES[found[1]]} {found[2]} character{'s' * (found[2] != '1')}"
-    return f"{fault[:1].lower()}{fault[1:]}"
+        part = "character" if found[1] == "str" else "item"
+        return f"must be {_TYPES[found[1]]} of {_RANGES[found[2]]} {found[3]} {part}{'s' * (found[3] != '1')}"
+    return _PATTERNS.get(fault, f"{fault[:1].lower()}{fault[1:]}")
 
 
 def _other(kind: type, value: object) -> object:
