@@ -365,6 +365,8 @@ def test_a_link_to_a_settled_proposal_says_what_became_of_it(
     expect(detail(page)).to_contain_text("add")
     open_link(page, "approvals", "no-such-proposal")
     expect(detail(page)).to_contain_text("Unknown proposal")
+    open_link(page, "approvals")
+    expect(detail(page)).to_contain_text("No pending proposals")
 
 
 def open_link(page: Page, *parts: str) -> None:

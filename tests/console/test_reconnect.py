@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -196,6 +197,9 @@ def test_somebody_who_was_removed_is_told_and_does_not_knock_again(
     second.run(lambda space: space.admin.kick("watcher", "enough"))
     expect(page.locator(".top .pill")).to_have_text("Disconnected")
     expect(page.locator(".banner")).to_contain_text("removed from the space")
+    # No button asks to try what cannot help.
+    expect(page.locator(".banner")).to_contain_text("With a new one, sign out and in again.")
+    expect(page.get_by_role("button", name=re.compile("Reconnect|Retry"))).to_have_count(0)
     page.wait_for_timeout(1200)
     assert sockets == []
 

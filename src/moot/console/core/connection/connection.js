@@ -350,6 +350,11 @@ export class Connection {
     if (this._socket === socket) this._onClose(1006, "no reply");
   }
 
+  /** Whether the token is void for good, so that nobody comes back with it; a provider gives another one. */
+  get isVoid() {
+    return this.state === "ended" && this._closeCode === 4003 && this._target.grant === undefined;
+  }
+
   /** Whether another gateway serves the same space. */
   get hasOthers() {
     return this._target.gateways.count > 1;

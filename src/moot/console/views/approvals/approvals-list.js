@@ -281,7 +281,7 @@ export class ProposalList {
             `${count > 0 ? "There may be more" : "What is pending is not known"}: ${escapeHidden(problem)}.`,
           ),
         ),
-        button("Retry", () => void this._retry(), { class: "small" }),
+        !this._context.openSpace.connection.isVoid && button("Retry", () => void this._retry(), { class: "small" }),
       );
   }
 

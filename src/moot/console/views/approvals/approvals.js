@@ -397,7 +397,9 @@ class ApprovalsView {
     const wasOpened = this._root.classList.contains("opened");
     this._root.classList.toggle("opened", id !== "");
     if (!id && wasOpened) this._list.focus(this.selected);
-    if (!id) return;
+    // What was asked for before is not wanted any more.
+    if (!id) this._wanted = "";
+    if (!id) return this.draw();
     this.select(id, true);
     if (this._wanted === id) void this._find(id);
     // On a phone the list is hidden now; elsewhere the focus stays in the list.

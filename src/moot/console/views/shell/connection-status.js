@@ -44,7 +44,7 @@ export class ConnectionStatus {
     this.banner.hidden = text === "";
     this.banner.dataset.tone = tone;
     const act =
-      connection.state === "waiting" || connection.state === "ended"
+      connection.state === "waiting" || (connection.state === "ended" && !connection.isVoid)
         ? html.button(
             { type: "button", class: "button small", on: { click: () => connection.retryNow() } },
             connection.state === "ended" ? "Reconnect" : "Retry now",
@@ -57,7 +57,8 @@ export class ConnectionStatus {
   _explain(line) {
     if (line.state === "live" && !line.responds)
       return "The gateway does not respond. The page may be out of date, and what you decide may not arrive.";
-    if (line.state === "ended") return `Not connected: ${escapeHidden(line.reason)}.`;
+    if (line.state === "ended")
+      return `Not connected: ${escapeHidden(line.reason)}.${line.isVoid ? " With a new one, sign out and in again." : ""}`;
     if (line.state !== "waiting") return "";
     const seconds = Math.max(0, Math.ceil((line.retryAt - performance.now()) / 1000));
     return `Connection lost${line.reason ? ` (${escapeHidden(line.reason)})` : ""}. The page may be out of date; retrying ${seconds > 0 ? `in ${seconds} s` : "now"}.`;
