@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from decimal import Decimal
 from hashlib import sha256
+from subprocess import run
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from moot.errors import InvalidJson
 from moot.protocol import strict_json
 from moot.protocol.fingerprint import fingerprint
-from moot.protocol.ordinary_envelope import is_plain
+from moot.protocol.ordinary_envelope import is_plain, plain_fingerprint
 from tests.examples import examples
 from tests.rows import for_each_row
 
@@ -172,7 +174,20 @@ def test_a_text_that_all_coders_read_alike_has_the_same_hash_by_each(params: Any
     """Fingerprints are kept in snapshots and compared between gateways."""
     payload = json.dumps({"method": "m", "params": params}, ensure_ascii=ensure_ascii)
     raw = f'{{"kind":"mcp/request","payload":{payload}}}'.encode()
-    assert fingerprint(raw) == _of_the_careful_way(raw)
+    found = plain_fingerprint(raw, json.loads(payload))
+    assert (found is not None) == is_plain(raw)
+    assert (found or fingerprint(raw)) == fingerprint(raw) == _of_the_careful_way(raw)
+
+
+def test_a_python_that_has_openssl_built_in_hashes_the_same() -> None:
+    """As those that uv installs: there is no file of `_hashlib` whose OpenSSL could be found."""
+    raw, payload = b'{"payload":{"method":"m"}}', {"method": "m"}
+    code = (
+        "import _hashlib; del _hashlib.__file__; from moot.protocol._scan_envelope import plain_fingerprint;"
+        f"print(plain_fingerprint({raw!r}, {payload!r}))"
+    )
+    ran = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert ran.stdout.strip() == plain_fingerprint(raw, payload) == fingerprint(raw)
 
 
 @for_each_row(

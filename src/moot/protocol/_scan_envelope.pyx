@@ -13,12 +13,19 @@ never skipped, for it is no part of JSON, and nothing looks further ahead than o
 nothing outside of the text is ever read. Where a stretch is looked at as a whole, `size` bounds it.
 """
 
-from cpython.unicode cimport PyUnicode_DecodeUTF8
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 from libc.string cimport memchr, memcmp
 
-from orjson import loads
+from moot.protocol.openssl_sha256 cimport find_sha256, sha256_begin, sha256_end, sha256_update
+
+from hashlib import sha256
+
+from orjson import OPT_SORT_KEYS, dumps, loads
 
 from moot.protocol.envelope import Envelope
+
+cdef bint HAS_SHA256 = find_sha256()
 
 cdef enum:
     # Deeper or wider is not wrong, only not ordinary. The slow path allows 64 levels and counts from the envelope.
@@ -418,6 +425,23 @@ cdef inline str _decoded(const unsigned char *text, Span span):
     return PyUnicode_DecodeUTF8(<const char *> text + span.start, span.size, NULL)
 
 
+cdef list _listed(const unsigned char *text, Span span):
+    """The names of a list that was found in order."""
+    cdef list names = []
+    cdef Py_ssize_t at = span.start, end = span.start + span.size
+    cdef Span name
+    while True:
+        # No name has a quote in it, and between them there is none but their own.
+        while at < end and text[at] != c'"':
+            at += 1
+        if at >= end:
+            return names
+        name.start = at + 1
+        at = _bare(text, end, name.start)
+        name.size = at - 1 - name.start
+        names.append(_decoded(text, name))
+
+
 def read_envelope(bytes raw not None, str dialect not None, dict known_kinds not None):
     """An ordinary envelope whose kind is known; None for any other, and for what is no UTF-8.
 
@@ -435,13 +459,11 @@ def read_envelope(bytes raw not None, str dialect not None, dict known_kinds not
         if meant is None:
             return None
         if found.to.size:
-            to = loads(raw[found.to.start : found.to.start + found.to.size])
+            to = _listed(text, found.to)
         if not found.correlation_id.size:
             pass
         elif is_mew:
-            correlation_id = loads(
-                raw[found.correlation_id.start : found.correlation_id.start + found.correlation_id.size]
-            )
+            correlation_id = _listed(text, found.correlation_id)
         else:
             correlation_id = [_decoded(text, found.correlation_id)]
         kind, claim = <tuple> meant
@@ -466,30 +488,34 @@ def read_envelope(bytes raw not None, str dialect not None, dict known_kinds not
 
 
 cdef bint _is_plain(const unsigned char *text, Py_ssize_t size) noexcept nogil:
-    cdef const unsigned char *found = text
+    cdef const unsigned char *found = <const unsigned char *> memchr(text, c'\\', size)
     cdef Py_ssize_t at, digits = 0
-    cdef unsigned char odd = 0
+    cdef unsigned char odd = 0, each
+    cdef bint has_escapes = found is not NULL
     for at in range(size):
         odd |= text[at] >= 0x7f
     while found is not NULL:
-        found = <const unsigned char *> memchr(found, c'\\', text + size - found)
-        if found is not NULL:
-            found += 1
-            odd |= found[0] == c'u'
+        odd |= found[1] == c'u'
+        found = <const unsigned char *> memchr(found + 1, c'\\', text + size - found - 1)
     if odd:
         return False
     at = 0
     while 0 <= at < size:
-        if text[at] == c'"':
-            at = _string(text, size, at + 1)
+        each = text[at]
+        if each == c'"':
             digits = 0
+            if has_escapes:
+                at = _string(text, size, at + 1)
+            else:
+                found = <const unsigned char *> memchr(text + at + 1, c'"', size - at - 1)
+                at = found - text + 1 if found is not NULL else NO
             continue
-        digits = digits + 1 if c'0' <= text[at] <= c'9' else 0
-        if digits > MAX_DIGITS or text[at] in b'.-eE':
+        digits = digits + 1 if c'0' <= each <= c'9' else 0
+        if digits > MAX_DIGITS or each in b'.-eE':
             return False
-        if text[at] == c't':
+        if each == c't':
             at = _word(text, at, b'true')
-        elif text[at] == c'f':
+        elif each == c'f':
             at = _word(text, at, b'false')
         else:
             at += 1
@@ -499,3 +525,27 @@ cdef bint _is_plain(const unsigned char *text, Py_ssize_t size) noexcept nogil:
 def is_plain(bytes raw not None):
     """As `strict_json.is_plain_in_python`; False, too, for what is no accepted text."""
     return _is_plain(raw, len(raw))
+
+
+cdef str _sha256_hex(bytes text):
+    cdef unsigned long long state[32]
+    cdef unsigned char digest[32]
+    cdef char digits[64]
+    cdef int each
+    if not HAS_SHA256:
+        return sha256(text).hexdigest()
+    sha256_begin(state)
+    sha256_update(state, PyBytes_AS_STRING(text), len(text))
+    sha256_end(digest, state)
+    for each in range(32):
+        digits[2 * each] = b'0123456789abcdef'[digest[each] >> 4]
+        digits[2 * each + 1] = b'0123456789abcdef'[digest[each] & 15]
+    return PyUnicode_DecodeASCII(digits, 64, NULL)
+
+
+def plain_fingerprint(bytes raw not None, payload):
+    """As `fingerprint.fingerprint` of an accepted envelope that is plain, from what was decoded; else None."""
+    if not _is_plain(raw, len(raw)):
+        return None
+    body = {'method': payload.get('method'), 'params': payload.get('params', {})}
+    return _sha256_hex(dumps(body, None, OPT_SORT_KEYS))

@@ -21,7 +21,7 @@ import orjson
 
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json, Payload
-from moot.protocol.ordinary_envelope import is_plain
+from moot.protocol.ordinary_envelope import is_plain, plain_fingerprint
 
 _LARGEST_SAFE_INTEGER: Final = 2**53
 # Up to 15 significant digits every decimal has a double of its own.
@@ -34,9 +34,7 @@ _DIGITS: Final = "\ud800"
 
 def fingerprint_of(envelope: Envelope) -> str:
     """The fingerprint of an envelope that was decoded, which mostly need not be parsed again for that."""
-    if is_plain(envelope.raw):
-        return _hash_plain(envelope.payload, envelope.payload.get("params", {}))
-    return fingerprint(envelope.raw)
+    return plain_fingerprint(envelope.raw, envelope.payload) or fingerprint(envelope.raw)
 
 
 # Whoever gets a request compares it when it is checked and when its proposal is settled.

@@ -2,22 +2,17 @@
 """What is hashed of records, in C: the seals of a journal (`record_chain`) and the hashes of its log
 (`evidence/log_hashes`).
 
-A record costs some small hashes, and each call of `hashlib` more than the hash itself. The functions of OpenSSL that Python's own `_hashlib` is linked to are called without Python between them, and
-without its lock. Where they are not found, importing this fails and the Python functions are used. Where the
+A record costs some small hashes, so that OpenSSL is called without Python between (`openssl_sha256`), and
+without its lock. Where it is not found, importing this fails and the Python functions are used. Where the
 processor has no instructions for SHA-256, many texts are hashed at once instead (`sha256_lanes.h`).
 """
-
-import _hashlib
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memmove
 
-cdef extern from "dlfcn.h":
-    void *dlopen(const char *, int) nogil
-    void *dlsym(void *, const char *) nogil
-    int RTLD_LAZY, RTLD_NOLOAD
+from moot.protocol.openssl_sha256 cimport find_sha256, sha256_begin, sha256_end, sha256_update
 
 cdef extern from "sha256_lanes.h":
     ctypedef struct Job "sha256_job":
@@ -30,10 +25,6 @@ cdef extern from "sha256_lanes.h":
     int sha256_has_lanes() nogil
     void sha256_many(const Job *, size_t) nogil
 
-ctypedef int (*Begin)(void *) noexcept nogil
-ctypedef int (*Update)(void *, const void *, size_t) noexcept nogil
-ctypedef int (*End)(unsigned char *, void *) noexcept nogil
-
 cdef enum:
     HASH = 32
     TILE = 256
@@ -45,17 +36,7 @@ cdef enum:
 
 cdef const char *LETTERS = b'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
 
-cdef Begin _begin
-cdef Update _update
-cdef End _end
-# A Python that has it built in, as those of uv, has no file of it.
-cdef bytes _file = getattr(_hashlib, '__file__', '').encode()
-cdef void *_library = dlopen(_file, RTLD_LAZY | RTLD_NOLOAD) if _file else NULL
-if _library != NULL:
-    _begin = <Begin> dlsym(_library, b'SHA256_Init')
-    _update = <Update> dlsym(_library, b'SHA256_Update')
-    _end = <End> dlsym(_library, b'SHA256_Final')
-if _library == NULL or _begin == NULL or _update == NULL or _end == NULL:
+if not find_sha256():
     raise ImportError('the SHA-256 of OpenSSL is not found')
 
 HAS_LANES = bool(sha256_has_lanes())
@@ -69,15 +50,15 @@ cdef void _hash_all(const Job *jobs, Py_ssize_t count, bint lanes) noexcept nogi
         sha256_many(jobs, count)
         return
     for each in range(count):
-        _begin(state)
+        sha256_begin(state)
         if jobs[each].first >= 0:
             byte = <char> jobs[each].first
-            _update(state, &byte, 1)
-        _update(state, jobs[each].text, jobs[each].size)
+            sha256_update(state, &byte, 1)
+        sha256_update(state, jobs[each].text, jobs[each].size)
         if jobs[each].last >= 0:
             byte = <char> jobs[each].last
-            _update(state, &byte, 1)
-        _end(<unsigned char *> jobs[each].digest, state)
+            sha256_update(state, &byte, 1)
+        sha256_end(<unsigned char *> jobs[each].digest, state)
 
 
 cdef Py_ssize_t _lines(const char *at, const char *stop) noexcept nogil:
@@ -217,14 +198,14 @@ def shared_ending(bytes seed not None, bytes space not None, long long number):
     cdef char digits[24]
     cdef int size = snprintf(digits, sizeof(digits), b'%lld', number), each, bits
     cdef char *into = text
-    _begin(state)
-    _update(state, b'salt ', 5)
-    _update(state, PyBytes_AS_STRING(seed), len(seed))
-    _update(state, b'/', 1)
-    _update(state, PyBytes_AS_STRING(space), len(space))
-    _update(state, b'/', 1)
-    _update(state, digits, size)
-    _end(digest, state)
+    sha256_begin(state)
+    sha256_update(state, b'salt ', 5)
+    sha256_update(state, PyBytes_AS_STRING(seed), len(seed))
+    sha256_update(state, b'/', 1)
+    sha256_update(state, PyBytes_AS_STRING(space), len(space))
+    sha256_update(state, b'/', 1)
+    sha256_update(state, digits, size)
+    sha256_end(digest, state)
     memcpy(into, b',"c":', 5)
     memcpy(into + 5, digits, size)
     memcpy(into + 5 + size, b',"s":"', 6)
