@@ -401,7 +401,8 @@ def tables_agree(model: ReferenceModel) -> None:
     """The tables hold what follows from each other: pins, counters, sessions, aliases, writers."""
     state = model.space.state
     roster, window = state.roster, state.window
-    assert Counter(window._pins) == model.open_ids(), "pins and open objects differ"
+    pins = Counter({id: window.pins_of(id) for id in window.pinned})
+    assert pins == model.open_ids(), "pins and open objects differ"
     records = (window.pinned | window.recent).values()
     asking = Counter(record.author for record in records if record.owed and record.kind in QUESTIONS)
     for member in roster:

@@ -70,7 +70,7 @@ def remove_everybody(model: ReferenceModel) -> None:
     model.put("expire")
     _check(model, ALL)
     state = model.space.state
-    left = state.window.pinned.keys() | state.window._pins.keys()
+    left = state.window.pinned.keys() | state.window._more_pins.keys()
     # What was approved and never answered stays known: its host may come back and say what came of it.
     unanswered = {each.settled_by for each in state.ledger.unresolved()}
     assert left == state.ledger.proposals.keys() | unanswered, f"left pinned: {left}"

@@ -57,7 +57,8 @@ class IdWindow:
         self.size = size
         self.recent: dict[str, SeenEnvelope] = {}
         self.pinned: dict[str, SeenEnvelope] = {}
-        self._pins: dict[str, int] = {}
+        # Of those that several open objects keep: how many beside the first.
+        self._more_pins: dict[str, int] = {}
         self.order: deque[str] = deque()
         # By id: how many of its turns in `order` belong to older envelopes.
         self.superseded: dict[str, int] = {}
@@ -96,19 +97,19 @@ class IdWindow:
 
     def pin(self, id: str, record: SeenEnvelope) -> None:
         """Keep this id, which has just been remembered, until it is unpinned as often."""
-        self._pins[id] = self._pins.get(id, 0) + 1
+        if id in self.pinned:
+            self._more_pins[id] = self._more_pins.get(id, 0) + 1
         self.pinned[id] = record
 
     def pins_of(self, id: str) -> int:
         """How many open objects keep this id."""
-        return self._pins.get(id, 0)
+        return 1 + self._more_pins.get(id, 0) if id in self.pinned else 0
 
     def unpin(self, id: str) -> None:
-        left = self._pins.get(id, 0) - 1
-        if left > 0:
-            self._pins[id] = left
-        else:
-            self._pins.pop(id, None)
+        more = self._more_pins.pop(id, 0)
+        if more > 1:
+            self._more_pins[id] = more - 1
+        elif not more:
             self.pinned.pop(id, None)
 
     def save(self) -> dict[str, Json]:
@@ -121,7 +122,7 @@ class IdWindow:
         return {
             "order": list(self.order),
             "rows": rows[: len(self.order)],
-            "pins": dict(self._pins),
+            "pins": {id: self.pins_of(id) for id in self.pinned},
             "pinned": dict(zip(self.pinned, rows[len(self.order) :], strict=True)),
             "records": [msgspec.to_builtins(record) for record in records.values()],
         }
@@ -131,11 +132,12 @@ class IdWindow:
         window = cls(size)
         records = [msgspec.convert(record, SeenEnvelope) for record in saved["records"]]
         window.order = deque(saved["order"])
-        window._pins = dict(saved["pins"])
+        pins: dict[str, int] = saved["pins"]
+        window._more_pins = {id: count - 1 for id, count in pins.items() if count > 1}
         window.recent = {id: records[row] for id, row in zip(saved["order"], saved["rows"], strict=True)}
         window.pinned = {id: records[row] for id, row in saved["pinned"].items()}
         # 0.1 kept no record of what it pinned in a window of no size: such an id stays taken, by nobody.
-        for id in window._pins.keys() - window.pinned.keys():
+        for id in pins.keys() - window.pinned.keys():
             window.pinned[id] = window.recent.get(id) or SeenEnvelope(Name(""), "")
         window.superseded = {id: turns - 1 for id, turns in Counter(window.order).items() if turns > 1}
         return window

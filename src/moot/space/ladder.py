@@ -45,9 +45,9 @@ from moot.protocol.exact_numbers import with_exact_numbers
 from moot.protocol.kinds import KINDS, MEMBERS_KINDS, OPERATION_KINDS, UNKNOWN, Kind, is_reserved
 from moot.protocol.operation import Json, Operation, Payload, operation_of
 from moot.protocol.patterns import Rights
-from moot.space.acts import Act, delegations, proposals, requests
-from moot.space.acts.act_table import ACTS
-from moot.space.config import SessionId
+from moot.space.acts import Act, PlainAct, delegations, proposals, requests
+from moot.space.acts.act_table import ACTS, EXECUTED, PLAIN_ACTS
+from moot.space.config import Name, SessionId
 from moot.space.effects import Deliver, Effect, LeftToOthers, Mint, Reply, Result
 from moot.space.grants.delegations import find_giver
 from moot.space.grants.grant_limits import count_use, counted_rights, rights_at
@@ -115,8 +115,7 @@ def process_envelope(
         used = None
         if held.counted and member.name in held.counted:
             used = _find_used_grant(state, session, envelope, to, asked, agreed=agreed, now=now)
-        prepare = ACTS.get(kind)
-        if prepare is None and agreed and used is None:
+        if kind not in EXECUTED and agreed and used is None:
             options, everyone = session.options, state.audiences.uniform
             # Most envelopes are only relayed: nothing below concerns them.
             if everyone is not None and not options.injected:
@@ -135,6 +134,7 @@ def process_envelope(
         elif kind == "moot/delegate":
             delegations.check_room(state, session, envelope, now)
         # 11
+        prepare, plain = ACTS.get(kind), PLAIN_ACTS.get(kind)
         act = None if prepare is None else prepare(state, session, envelope)
         # 12
         # When it is replayed it was accepted, perhaps by a version that let more happen.
@@ -148,7 +148,10 @@ def process_envelope(
             return [LeftToOthers()]
         # 13
         # What is replayed was accepted, perhaps under other limits.
-        if act is not None and not state.replaying:
+        if act is None:
+            if plain is not None and plain.check_limits is not None and not state.replaying:
+                plain.check_limits(state, session, envelope)
+        elif not state.replaying:
             if act.check_limits is not None:
                 act.check_limits()
             if act.charges:
@@ -158,50 +161,56 @@ def process_envelope(
     except Refused as refusal:
         return _refused(state, session, envelope, refusal, now, mint, about=given_id)
     # 14
-    return _accepted(state, session, envelope, row, act, used, to, asked, agreed=agreed, now=now, mint=mint)
+    return _accepted(state, session, envelope, row, act, plain, used, to, asked, agreed, now, mint)
 
 
+# Not keyword-only: every message pays for it.
 def _accepted(
     state: State,
     session: Session,
     envelope: Envelope,
     row: Kind,
     act: Act | None,
+    plain: PlainAct | None,
     used: GrantRecord | None,
     to: Sequence[str],
     asked: Sequence[Operation | None],
-    *,
     agreed: bool,
     now: float,
     mint: Mint,
 ) -> list[Effect]:
     kind = envelope.kind
-    record = SeenEnvelope(session.member.name, kind, session.number)
-    record.translated = agreed
+    author, number = session.member.name, session.number
     operation = proposer = None
-    if kind in OPERATION_KINDS:
-        record.to = tuple(to)  # type: ignore[arg-type]  # resolved by now
+    if kind not in OPERATION_KINDS:
+        record = SeenEnvelope(author, kind, number, translated=agreed)
+    else:
+        names: tuple[Name, ...] = tuple(to)  # type: ignore[arg-type]  # resolved by now
         if kind == "mcp/response":
             operation = asked[0]
             proposer = requests.proposer_asked(state, envelope)
+            record = SeenEnvelope(author, kind, number, None, names, translated=agreed)
         else:
-            operation = record.operation = operation_of(envelope.payload)
+            operation = operation_of(envelope.payload)
             # What did not agree with its kind stays within its dialect: nobody is waited for.
-            record.sessions_joined = state.sessions_joined if agreed else 0
-            if session.member.name in record.to and not session.receives_own(envelope):
-                record.not_offered = (session.number,)
+            joined = state.sessions_joined if agreed else 0
+            record = SeenEnvelope(
+                author, kind, number, operation, names, translated=agreed, sessions_joined=joined
+            )
+            if author in names and not session.receives_own(envelope):
+                record.not_offered = (number,)
     if envelope.id in state.ledger.proposals:
         state.forget_settled(envelope.id)
     state.window.remember(envelope.id, record)
     effects: list[Effect] = []
     if row.relayed:
+        shown, private = envelope, not agreed
         if state.roster.aliases and envelope.to:
-            envelope = _address_runtime_ids(state, envelope)
-        private = not agreed
+            shown = _address_runtime_ids(state, envelope)
         if kind in _NARROWED:
-            audience, private = _narrow_audience(state, session, envelope)
+            audience, private = _narrow_audience(state, session, shown)
         else:
-            audience = state.audiences.of(envelope, session, translated=agreed, proposer=proposer)
+            audience = state.audiences.of(shown, session, translated=agreed, proposer=proposer)
         carries_out = proposer is not None or (
             envelope.correlation_id != ()
             and kind == "mcp/request"
@@ -209,11 +218,13 @@ def _accepted(
         )
         # After a crash nobody may use again what was used before.
         waits = carries_out or used is not None or (act is not None and bool(act.charges or act.uses))
-        effects.append(Deliver(audience, envelope, operation, proposer, private, waits_for_disk=waits))
+        effects.append(Deliver(audience, shown, operation, proposer, private, waits_for_disk=waits))
     if act is not None:
         if act.charges:
             state.budgets.count(act.charges, now)
         effects += act.execute(record, now, mint)
+    elif plain is not None:
+        effects += plain.execute(state, session, envelope, record, now, mint)
     if used is not None:
         effects += count_use(state, used, now, mint)
     if not agreed:

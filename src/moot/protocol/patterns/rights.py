@@ -49,6 +49,10 @@ class _KeyMarker:
 
     __slots__ = ()
 
+    def get(self, _key: str, _default: object) -> _KeyMarker:
+        """What is absent has no members."""
+        return self
+
 
 _ABSENT: Final = _KeyMarker()
 _OBJECT: Final = _KeyMarker()
@@ -110,13 +114,10 @@ class Rights:
                 return plan
             if plan.quick:
                 known: Json = plan.known
-                for outer, inner, default in plan.fields:
-                    value = payload.get(outer, default)
-                    known = known[value if inner is None else value.get(inner, _ABSENT)]
-                for path in plan.deep_fields:
-                    value = payload
+                for path in plan.paths:
+                    value: Json = payload
                     for key in path:
-                        value = value[key]
+                        value = value.get(key, _ABSENT)
                     known = known[value]
                 if plan.looks_beyond:
                     known = known[plan.routing_key(to, asked)]
@@ -201,8 +202,7 @@ class _Plan:
 
     `known` is the memo: a dictionary by the value of the first field, in it dictionaries by that of the
     second, and so on, the last one holding the answers. If a pattern limits addressees or the request
-    answered (`looks_beyond`), these come last. `quick` plans have no search. Their `fields` on the first two
-    levels are given as (outer, inner or None, what to read if outer is absent), the others as paths.
+    answered (`looks_beyond`), these come last. `quick` plans have no search.
     """
 
     __slots__ = (
@@ -212,13 +212,11 @@ class _Plan:
         "_looks_at_request",
         "_looks_at_to",
         "_others",
-        "_paths",
         "_plans",
         "_searching",
-        "deep_fields",
-        "fields",
         "known",
         "looks_beyond",
+        "paths",
         "quick",
     )
 
@@ -235,17 +233,13 @@ class _Plan:
         self.looks_beyond = self._looks_at_to or self._looks_at_request
         paths = {path for p in plain if p.payload is not None for path in _paths(p.payload, ())}
         # The shallow first: `method` has few values, so the dictionaries below it are few.
-        self._paths = sorted(paths, key=lambda path: (len(path), path))
+        self.paths = sorted(paths, key=lambda path: (len(path), path))
         self._index_path, self._by_literal, self._others = _build_index(plain)
         self.known: dict[object, Json] = {}
         self.quick = not self._searching
-        self.fields: tuple[tuple[str, str | None, object], ...] = tuple(
-            (p[0], p[1], {}) if len(p) > 1 else (p[0], None, _ABSENT) for p in self._paths if len(p) <= 2
-        )
-        self.deep_fields = tuple(path for path in self._paths if len(path) > 2)
 
     def allows(self, payload: Payload, to: Sequence[str], operation: Operation | None) -> bool:
-        key_parts = [_key_part(_value_at(payload, path)) for path in self._paths]
+        key_parts = [_key_part(_value_at(payload, path)) for path in self.paths]
         if self.looks_beyond:
             key_parts.append(self.routing_key(to, operation))
         allowed: Json = self.known

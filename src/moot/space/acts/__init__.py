@@ -1,8 +1,8 @@
 """What the gateway itself executes, one file per subject.
 
-Each kind has a `prepare` function: it checks the shape of the payload and who may do this (ladder step 11)
+Most kinds have a `prepare` function: it checks the shape of the payload and who may do this (ladder step 11)
 and hands back an `Act`, whose limits are checked next (step 13) and which is executed last (step 14).
-Nothing changes before `execute`.
+Nothing changes before `execute`. The commonest kinds have a `PlainAct`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,14 @@ class Act(msgspec.Struct, frozen=True):
     may_confirm: bool = False
 
 
-# None: there is nothing to do but to relay the envelope.
+class PlainAct(msgspec.Struct, frozen=True):
+    """What needs nothing prepared: the same for all envelopes of a kind, for none is made for each."""
+
+    execute: Callable[[State, Session, Envelope, SeenEnvelope, float, Mint], list[Effect]]
+    check_limits: Callable[[State, Session, Envelope], None] | None = None
+
+
+# None: there is nothing to do but the kind's `PlainAct`, if it has one, and to relay the envelope.
 Prepare = Callable[[State, Session, Envelope], Act | None]
 
 

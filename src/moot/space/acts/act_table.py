@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from moot.space.acts import (
+    PlainAct,
     Prepare,
     control,
     delegations,
@@ -19,12 +20,6 @@ from moot.space.acts import (
 
 ACTS: Final[Mapping[str, Prepare]] = {
     "mcp/request": requests.prepare_request,
-    "mcp/response": requests.prepare_answer,
-    "capability/grant-ack": requests.prepare_answer,
-    "chat/acknowledge": requests.prepare_answer,
-    "participant/status": requests.prepare_answer,
-    "participant/compact-done": requests.prepare_answer,
-    "mcp/proposal": proposals.prepare_proposal,
     "mcp/withdraw": proposals.prepare_withdraw,
     "mcp/reject": proposals.prepare_reject,
     "moot/approve": proposals.prepare_approve,
@@ -53,4 +48,15 @@ ACTS: Final[Mapping[str, Prepare]] = {
     "stream/revoke-write": streams.prepare_revoke_write,
     "stream/transfer-ownership": streams.prepare_transfer,
 }
-EXECUTED: Final = frozenset(ACTS)
+_ANSWER: Final = PlainAct(requests.note_answers)
+PLAIN_ACTS: Final[Mapping[str, PlainAct]] = {
+    # Where nothing was prepared.
+    "mcp/request": PlainAct(requests.expect_answers, requests.check_may_wait),
+    "mcp/response": _ANSWER,
+    "capability/grant-ack": _ANSWER,
+    "chat/acknowledge": _ANSWER,
+    "participant/status": _ANSWER,
+    "participant/compact-done": _ANSWER,
+    "mcp/proposal": PlainAct(proposals.record_proposal, proposals.check_room),
+}
+EXECUTED: Final = frozenset({*ACTS, *PLAIN_ACTS})

@@ -267,63 +267,62 @@ def _check_targets(state: State, envelope: Envelope, proposal: ProposalRecord, n
             )
 
 
-def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
-    proposer = session.member
-
-    def check_limits() -> None:
-        most = state.limits.max_open_proposals
-        if state.ledger.count_open(proposer.name) >= most:
-            raise ResourceLimit(
-                f"{most} of your proposals are open: withdraw one first", limit="max_open_proposals"
-            )
-        most_bytes = MAX_OPEN_BYTES
-        if not state.ledger.has_room(proposer.name, len(envelope.raw), most_bytes):
-            raise ResourceLimit(
-                f"your open proposals have {most_bytes} bytes together at most: withdraw one first",
-                limit="max_open_proposal_bytes",
-            )
-        _check_decimals(state, envelope)
-
-    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
-        expires = now + state.limits.proposal_seconds
-        operation, votes, author_votes = record.operation, False, False
-        needed = own_needed = find_needed_approvals(state.rules.approvals, envelope.payload, record.to)
-        countered = find_countered(state, session, envelope, now) if envelope.correlation_id else []
-        if countered:
-            needed = combine_needed(own_needed, countered)
-            author_votes = may_author_vote(own_needed, operation, countered)
-            # Whoever changes a call agrees to the changed one; with a passkey that is said by a vote.
-            votes = bool(author_votes and needed.approvals and not needed.passkey) and session.rights.allow(
-                "moot/approve", {}, ()
-            )
-        state.ledger.drop_unresolved_bytes(proposer.name, len(envelope.raw), MAX_OPEN_BYTES)
-        made = ProposalRecord(
-            envelope.id,
-            proposer.name,
-            record.to,
-            fingerprint_of(envelope),
-            expires,
-            approvals_needed=needed.approvals,
-            exempt=needed.exempt,
-            approved_by=[proposer.name] if votes else [],
-            counters=tuple([each.id for each in countered]) if countered else (),
-            author_votes=author_votes,
-            passkey=needed.passkey,
-            proposed_at=now,
-            operation=operation,
-            raw=envelope.raw,
-            dialect=envelope.dialect,
-            translated=record.translated,
+def check_room(state: State, session: Session, envelope: Envelope) -> None:
+    """Whether the sender may have one more proposal open."""
+    proposer, most = session.member, state.limits.max_open_proposals
+    if state.ledger.count_open(proposer.name) >= most:
+        raise ResourceLimit(
+            f"{most} of your proposals are open: withdraw one first", limit="max_open_proposals"
         )
-        state.ledger.add(made)
-        state.window.pin(envelope.id, record)
-        state.deadlines.schedule(expires, "proposal", envelope.id)
-        told: object = needed.approvals or countered
-        if not told and (state.config.budgets or state.config.effects):
-            told = describe_charges(state, made, now) or describe_effects(state, made, now)
-        return announce_votes(state, [envelope.id], now, mint) if told else []
+    if not state.ledger.has_room(proposer.name, len(envelope.raw), MAX_OPEN_BYTES):
+        raise ResourceLimit(
+            f"your open proposals have {MAX_OPEN_BYTES} bytes together at most: withdraw one first",
+            limit="max_open_proposal_bytes",
+        )
+    _check_decimals(state, envelope)
 
-    return Act(execute, check_limits)
+
+def record_proposal(
+    state: State, session: Session, envelope: Envelope, record: SeenEnvelope, now: float, mint: Mint
+) -> list[Effect]:
+    proposer = session.member
+    expires = now + state.limits.proposal_seconds
+    operation, votes, author_votes = record.operation, False, False
+    needed = own_needed = find_needed_approvals(state.rules.approvals, envelope.payload, record.to)
+    countered = find_countered(state, session, envelope, now) if envelope.correlation_id else []
+    if countered:
+        needed = combine_needed(own_needed, countered)
+        author_votes = may_author_vote(own_needed, operation, countered)
+        # Whoever changes a call agrees to the changed one; with a passkey that is said by a vote.
+        votes = bool(author_votes and needed.approvals and not needed.passkey) and session.rights.allow(
+            "moot/approve", {}, ()
+        )
+    state.ledger.drop_unresolved_bytes(proposer.name, len(envelope.raw), MAX_OPEN_BYTES)
+    made = ProposalRecord(
+        envelope.id,
+        proposer.name,
+        record.to,
+        fingerprint_of(envelope),
+        expires,
+        approvals_needed=needed.approvals,
+        exempt=needed.exempt,
+        approved_by=[proposer.name] if votes else [],
+        counters=tuple([each.id for each in countered]) if countered else (),
+        author_votes=author_votes,
+        passkey=needed.passkey,
+        proposed_at=now,
+        operation=operation,
+        raw=envelope.raw,
+        dialect=envelope.dialect,
+        translated=record.translated,
+    )
+    state.ledger.add(made)
+    state.window.pin(envelope.id, record)
+    state.deadlines.schedule(expires, "proposal", envelope.id)
+    told: object = needed.approvals or countered
+    if not told and (state.config.budgets or state.config.effects):
+        told = describe_charges(state, made, now) or describe_effects(state, made, now)
+    return announce_votes(state, [envelope.id], now, mint) if told else []
 
 
 def prepare_withdraw(state: State, session: Session, envelope: Envelope) -> Act:

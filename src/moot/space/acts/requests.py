@@ -25,13 +25,16 @@ from moot.space.proposals.offer_owners import LIST_METHODS
 from moot.space.state import State
 
 
-def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
+def prepare_request(state: State, session: Session, envelope: Envelope) -> Act | None:
+    """None: it only waits for its answers, as most do."""
     method: JsonValue = envelope.payload.get("method")
     notification = isinstance(method, str) and method.startswith(NOTIFICATION_PREFIX)
-    check_limits = None if notification or not envelope.to else partial(check_open_requests, state, session)
-    if not (envelope.correlation_id or notification or state.config.budgets or state.config.effects):
-        # Most requests only wait for their answers.
-        return Act(partial(_expect_answers, state, envelope.id), check_limits)
+    if envelope.correlation_id or notification or state.config.budgets or state.config.effects:
+        return _prepare_call(state, session, envelope, is_notification=notification)
+    return None
+
+
+def _prepare_call(state: State, session: Session, envelope: Envelope, *, is_notification: bool) -> Act:
     fulfilled = state.ledger.named_in(envelope.correlation_id) if envelope.correlation_id else []
     is_awaited = bool(fulfilled) and fulfilled[0].wanted_input is not None
     continued = find_continued(state, session, envelope) if is_awaited else None
@@ -61,9 +64,9 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
                 proposal.changed_by = None if counter is None else counter.id
         for proposal in asked_for:
             record.proposer = proposal.proposer
-        if not notification:
+        if not is_notification:
             state.record_pending_answer(envelope.id, record, owed, now)
-        elif method == CANCELLED:
+        elif envelope.payload["method"] == CANCELLED:
             return _cancel_fulfilments(state, session, envelope, now, mint)
         if uses and owed:
             by = asked_for[0].proposer if asked_for else session.member.name
@@ -71,9 +74,23 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
             state.effects.record(uses, envelope.id, by, approved_by, owed, now)
         return announce_uses(state, charges, uses, now, mint) if charges or uses else []
 
-    if check_limits is None:
+    if is_notification or not envelope.to:
         return Act(execute, charges=charges, is_approved=is_approved)
+    check_limits = partial(check_open_requests, state, session)
     return Act(execute, check_limits, charges, is_approved, uses, confirms)
+
+
+def check_may_wait(state: State, session: Session, envelope: Envelope) -> None:
+    if envelope.to:
+        check_open_requests(state, session)
+
+
+def expect_answers(
+    state: State, session: Session, envelope: Envelope, record: SeenEnvelope, now: float, mint: Mint
+) -> list[Effect]:
+    """Of a request: whoever was asked may answer from now on."""
+    state.record_pending_answer(envelope.id, record, _owing(state, record), now)
+    return []
 
 
 def _owing(state: State, record: SeenEnvelope) -> tuple[Name, ...]:
@@ -82,11 +99,6 @@ def _owing(state: State, record: SeenEnvelope) -> tuple[Name, ...]:
     if len(to) == 1:
         return to if to[0] in members else ()
     return tuple(dict.fromkeys([name for name in to if name in members]))
-
-
-def _expect_answers(state: State, id: str, record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
-    state.record_pending_answer(id, record, _owing(state, record), now)
-    return []
 
 
 def charges_of(state: State, sender: Name, request: Envelope) -> tuple[Charge, ...]:
@@ -103,24 +115,21 @@ def uses_of(state: State, request: Envelope) -> tuple[EffectUse, ...]:
     return find_uses(state.rules.effects, request.payload, request.raw, to)
 
 
-def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:
-    """Whatever ends an obligation: a response, a status, an acknowledgement."""
-
-    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
-        effects: list[Effect] = []
-        for id in envelope.correlation_id:
-            asked = state.window.get(id)
-            if asked is not None and asked.kind in SETTLES[envelope.kind]:
-                state.record_answer(id, asked, session.member.name)
-                if asked.kind == "mcp/request":
-                    if asked.operation is not None and asked.operation.method in LIST_METHODS:
-                        result: JsonValue = envelope.payload.get("result")
-                        method = asked.operation.method
-                        state.offer_owners.announce(session.member.name, method, result)
-                    effects += _note_answer(state, id, asked, session, envelope, now, mint)
-        return effects
-
-    return Act(execute)
+def note_answers(
+    state: State, session: Session, envelope: Envelope, record: SeenEnvelope, now: float, mint: Mint
+) -> list[Effect]:
+    """Of whatever ends an obligation: a response, a status, an acknowledgement."""
+    effects: list[Effect] = []
+    for id in envelope.correlation_id:
+        asked = state.window.get(id)
+        if asked is not None and asked.kind in SETTLES[envelope.kind]:
+            state.record_answer(id, asked, session.member.name)
+            if asked.kind == "mcp/request":
+                if asked.operation is not None and asked.operation.method in LIST_METHODS:
+                    result: JsonValue = envelope.payload.get("result")
+                    state.offer_owners.announce(session.member.name, asked.operation.method, result)
+                effects += _note_answer(state, id, asked, session, envelope, now, mint)
+    return effects
 
 
 def _note_answer(
