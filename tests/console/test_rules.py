@@ -295,12 +295,18 @@ def test_without_an_approver_it_says_how_to_start_one_and_notices_when_it_comes_
 def test_who_may_not_ask_is_not_told_that_nothing_decides(
     page_as: PageAs, member: MemberAs, tmp_path: Path
 ) -> None:
-    ApproverScene(member, tmp_path)
+    office = ApproverScene(member, tmp_path)
     page = page_as("watcher", "rules")
     expect(page.locator(".rules-box")).to_have_text(
         re.compile("^Whether an approver is running is not known")
     )
     expect(page.locator(".rules-status")).to_have_text("Whether rules decide is not known")
+    rule: Json = {"rule": {"name": "reads"}, "words": "Approve reads", "state": "active"}
+    office.member.run(lambda space: space.send("trust/rule", rule))
+    expect(page.locator(".rules-status")).to_have_text("Rules on")
+    expect(page.locator(".rules-main")).to_contain_text(
+        "Which rules there are is not known: there may be more."
+    )
     expect(page.get_by_text("No decisions yet")).to_have_count(0)
 
 

@@ -143,6 +143,13 @@ export function noRulesText({ approver, isOnline, doubt, record }) {
   return isAsked ? "Loading" : "Which rules there are is not known";
 }
 
+/** Below the rules. @param {ApproverState} approverState */
+export function rulesNote(approverState) {
+  return approverState.record?.isKnown
+    ? "You are asked about everything that no rule matches. To reorder or widen rules, edit the approver’s rules.yaml."
+    : `${noRulesText(approverState)}: there may be more.`;
+}
+
 /** What it may approve at most is up to the person: calls of those who are here to answer some. @param {import("../../app.js").Context} context */
 function inviteApprover(context) {
   const hosts = context.state.roster.present().filter((each) => roleOf(each.capabilities) === "answers");

@@ -8,7 +8,7 @@ import { icon } from "../parts/icons.js";
 import { runCommand } from "./rule-commands.js";
 import { automationChart } from "./automation-chart.js";
 import { hitCount, leftText, recentDecisions, ruleCard, stateTag } from "./rule-list.js";
-import { approverNotices, grantedInstead, noRulesText, suggestedGrants } from "./rule-notices.js";
+import { approverNotices, grantedInstead, noRulesText, rulesNote, suggestedGrants } from "./rule-notices.js";
 import { ruleOutcomes } from "./rule-outcomes.js";
 import { approverStateOf, openSuggestions } from "./approver-state.js";
 import { SUGGESTION_ACTIONS, suggestionCard } from "./rule-suggestion.js";
@@ -97,7 +97,7 @@ class RulesView {
           : record?.observe
             ? "Observe mode"
             : record?.rules.size
-              ? "Rules on; everything else asks you"
+              ? `Rules on${record.isKnown ? "; everything else asks you" : ""}`
               : none;
     if (this._status.textContent !== text) this._status.textContent = text;
     // Without an approver there is nothing that it could stop.
@@ -327,11 +327,7 @@ class RulesView {
               ruleCard(this.context, this.approverState, each, { may: (kind) => this._may(kind), at: index + 1 }),
             ),
           ),
-      rules.length > 0 &&
-        html.p(
-          { class: "faint small-text" },
-          "You are asked about everything that no rule matches. To reorder, widen or remove rules, edit the approver’s rules.yaml.",
-        ),
+      rules.length > 0 && html.p({ class: "faint small-text" }, rulesNote(this.approverState)),
     );
   }
 
