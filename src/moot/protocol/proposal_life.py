@@ -197,7 +197,7 @@ class ProposalLife(msgspec.Struct, eq=False, kw_only=True):
         """How many votes are missing before this member can carry it out."""
         return 0 if member in self.exempt else self.approvals_missing
 
-    def asks_for(self, member: str) -> bool:
+    def needs_others(self, member: str) -> bool:
         """Whether this member cannot make the call alone, whatever its rights."""
         if (self.approvals_needed or self.passkey) and member not in self.exempt:
             return True

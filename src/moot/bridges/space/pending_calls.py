@@ -253,7 +253,7 @@ class PendingCalls:
         if known is None or known.decided.is_set():
             return known
         seen = self._space.proposals.get(known.handle)
-        if seen is not None and seen.asks_for(self._space.me):
+        if seen is not None and seen.needs_others(self._space.me):
             return known
         await known.withdraw("may be requested now")
         with suppress(TimeoutError):
