@@ -8,12 +8,24 @@ import pytest
 
 from moot.errors import CapabilityViolation, InvalidOperation, InvalidRequest, NotAllowed, ParticipantNotFound
 from moot.participant import connect
+from moot.participant.connection.envelope_sender import SentEnvelope
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from tests.participant.gateway_with_members import PROPOSER, QUICK, ReceivedEnvelopes, gateway_with
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 WRITE: Json = {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "write"}}}
+
+
+async def test_an_acknowledgement_that_is_read_together_with_our_own_grant_counts(tmp_path: Path) -> None:
+    async with gateway_with(tmp_path, human=["*"], agent=PROPOSER) as gateway:
+        human, agent = [await gateway.join(name) for name in ("human", "agent")]
+        heard = ReceivedEnvelopes(human)
+        grant = await human.admin.grant("agent", [WRITE], ack_timeout_seconds=0)
+        await heard.wait("capability/grant-ack")
+        sent = SentEnvelope(grant.id, "", "capability/grant")
+        acks = human.admin._acks
+        assert (await acks.wait(sent, HANG_SECONDS, agent.me)).payload == {"status": "accepted"}
 
 
 @pytest.mark.requirement("MEW-3.6.1-10", "MEW-3.6.3-1")

@@ -26,6 +26,7 @@ _ANSWER_KINDS: Final[Mapping[str, str]] = {
 _ANY: Final = "any"
 # Revocations of ours whose answer may still tell what remains.
 _MAX_REVOCATIONS: Final = 64
+_MAX_EARLY: Final = 64
 
 
 class Revocation(msgspec.Struct):
@@ -42,18 +43,25 @@ class PendingAcks:
     def __init__(self) -> None:
         self._replies: PendingReplies[Envelope] = PendingReplies()
         self._revocations: LatestDict[str, Revocation] = LatestDict(_MAX_REVOCATIONS)
+        # Acknowledgements of grants that nobody waited for yet: one may be read together with our own grant.
+        self._early: LatestDict[str, Envelope] = LatestDict(_MAX_EARLY)
         # Rights that were given to us and that we have not acknowledged yet.
         self._grants: list[Envelope] = []
 
     async def wait(self, sent: SentEnvelope, timeout_seconds: float, who: str) -> Envelope:
         key = f"{_ANSWER_KINDS.get(sent.kind, _ANY)} {sent.id}"
+        early = self._early.pop(key, None)
+        if early is not None:
+            return early
         return await self._replies.wait(key, timeout_seconds, f"{who}'s answer to {sent.kind}")
 
     def handle_answer(self, envelope: Envelope) -> None:
         """A status, an acknowledgement, a compact-done, an invite-ack."""
         kind = envelope.kind if envelope.kind in _ANSWER_KINDS.values() else _ANY
         for id in envelope.correlation_id:
-            self._replies.resolve(f"{kind} {id}", envelope)
+            key = f"{kind} {id}"
+            if not self._replies.resolve(key, envelope) and kind == "capability/grant-ack":
+                self._early[key] = envelope
 
     def add_grant(self, envelope: Envelope) -> None:
         """MEW 3.6.1: it is acknowledged once the next welcome has told us the new rights."""
