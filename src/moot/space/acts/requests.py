@@ -26,18 +26,17 @@ from moot.space.state import State
 
 
 def prepare_request(state: State, session: Session, envelope: Envelope) -> Act | None:
-    """None: it only waits for its answers, as most do."""
+    """None: it is counted by no budget and has no key, as most."""
     method: JsonValue = envelope.payload.get("method")
     notification = isinstance(method, str) and method.startswith(NOTIFICATION_PREFIX)
-    if envelope.correlation_id or notification or state.config.budgets or state.config.effects:
+    if notification or state.config.budgets or state.config.effects:
         return _prepare_call(state, session, envelope, is_notification=notification)
     return None
 
 
 def _prepare_call(state: State, session: Session, envelope: Envelope, *, is_notification: bool) -> Act:
-    fulfilled = state.ledger.named_in(envelope.correlation_id) if envelope.correlation_id else []
-    is_awaited = bool(fulfilled) and fulfilled[0].wanted_input is not None
-    continued = find_continued(state, session, envelope) if is_awaited else None
+    fulfilled = state.ledger.named_in(envelope.correlation_id)
+    continued = find_continued(state, session, envelope) if fulfilled else None
     charges: tuple[Charge, ...] = ()
     if state.config.budgets and continued is None:
         charges = charges_of(state, session.member.name, envelope)
@@ -53,17 +52,7 @@ def _prepare_call(state: State, session: Session, envelope: Envelope, *, is_noti
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         owed = _owing(state, record)
-        giver = acting_for(state, session, envelope, now) if fulfilled else None
-        for proposal in fulfilled:
-            if proposal is continued:
-                state.resume_call(proposal, envelope.id, record, now)
-            else:
-                state.fulfil_proposal(proposal, envelope.id, record, owed, now)
-                proposal.fulfilled_for = giver
-                counter = find_counter(proposal, fulfilled) if len(fulfilled) > 1 else None
-                proposal.changed_by = None if counter is None else counter.id
-        for proposal in asked_for:
-            record.proposer = proposal.proposer
+        _fulfil(state, session, envelope, record, owed, now)
         if not is_notification:
             state.record_pending_answer(envelope.id, record, owed, now)
         elif envelope.payload["method"] == CANCELLED:
@@ -89,8 +78,38 @@ def expect_answers(
     state: State, session: Session, envelope: Envelope, record: SeenEnvelope, now: float, mint: Mint
 ) -> list[Effect]:
     """Of a request: whoever was asked may answer from now on."""
-    state.record_pending_answer(envelope.id, record, _owing(state, record), now)
+    owed = _owing(state, record)
+    if envelope.correlation_id:
+        _fulfil(state, session, envelope, record, owed, now)
+    state.record_pending_answer(envelope.id, record, owed, now)
     return []
+
+
+def _fulfil(
+    state: State,
+    session: Session,
+    envelope: Envelope,
+    record: SeenEnvelope,
+    owed: tuple[Name, ...],
+    now: float,
+) -> None:
+    """Close the proposals that a request carries out, or go on with the one whose input it brings."""
+    fulfilled = state.ledger.named_in(envelope.correlation_id)
+    if not fulfilled:
+        return
+    is_awaited = fulfilled[0].wanted_input is not None
+    continued = find_continued(state, session, envelope) if is_awaited else None
+    giver = acting_for(state, session, envelope, now)
+    for proposal in fulfilled:
+        if proposal is continued:
+            state.resume_call(proposal, envelope.id, record, now)
+        else:
+            state.fulfil_proposal(proposal, envelope.id, record, owed, now)
+            proposal.fulfilled_for = giver
+            counter = find_counter(proposal, fulfilled) if len(fulfilled) > 1 else None
+            proposal.changed_by = None if counter is None else counter.id
+    for proposal in fulfilled if len(fulfilled) < 2 else without_counters(fulfilled):
+        record.proposer = proposal.proposer
 
 
 def _owing(state: State, record: SeenEnvelope) -> tuple[Name, ...]:
