@@ -26,7 +26,7 @@ from moot.protocol.large_content import MAX_CONTENT_BYTES
 from moot.resilience import refused_body
 from tests.gateway.cluster.conftest import StartGateway
 from tests.gateway.cluster.test_relay import RELAYED, relay, two
-from tests.gateway.cluster.test_shards import get, node
+from tests.gateway.cluster.test_shards import LAB, get, node
 from tests.gateway.raw import raw_client, upgrade
 from tests.gateway.running_gateway import LocalGateway
 from tests.gateway.test_strangers import client_from
@@ -244,6 +244,22 @@ async def test_what_a_gateway_lacks_itself_is_no_fault_of_those_that_it_would_re
         monkeypatch.setattr(GatewayRelay, "wait_seconds", 0.1)
         monkeypatch.setattr(node(a), "note_unreachable", lambda *_: pytest.fail("nobody is unreachable"))
         assert (await get(a, WHERE)).status_code == 503
+
+
+async def test_what_is_taken_over_while_one_that_is_gone_is_tried_is_served_at_once(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two(start) as (a, _):
+
+        async def connect(*_: object) -> None:
+            await node(a).serve(LAB)
+            # Nothing else is told any more.
+            monkeypatch.setattr(node(a)._exchange, "note_news", lambda: None)
+            raise ConnectionRefusedError
+
+        monkeypatch.setattr(gateway_relay, "open_connection", connect)
+        monkeypatch.setattr(node(a), "note_unreachable", lambda *_: None)
+        assert (await get(a, WHERE)).status_code == 200
 
 
 async def test_who_waited_is_answered_by_whoever_serves_the_path_by_then() -> None:

@@ -225,6 +225,23 @@ async def test_a_device_is_off_although_its_account_was_seen_again_meanwhile(
             assert (await a.http.delete(where, headers=headers)).status_code == 404
 
 
+async def test_a_time_zone_that_a_gateway_does_not_know_keeps_no_device_from_being_told(
+    start: StartGateway,
+) -> None:
+    async with with_devices(start) as (a, b, at_a, at_b, service):
+        hours = {"from": "00:00", "to": "23:59", "time_zone": "UTC"}
+        assert (await at_a.add(PushBrowser(service.url), quiet_hours=hours)).status_code == 201
+        values = a.gateway.notifier.shared
+        assert values is not None
+        await values.change("push-devices", lambda found: (found or b"").replace(b"UTC", b"Mars/Olympus"))
+        hers = PushBrowser(f"{service.url}/hers")
+        assert (await at_b.add(hers, who="ana")).status_code == 201
+        await until(lambda: senders(a, b) == [2, 2])
+        agent, _ = await b.join("agent"), await b.join("files")
+        await propose(agent, "p1")
+        await service.has(4)
+
+
 def sender_of(spaces: Mapping[str, Any], shared: Any, folder: Path) -> NotificationSender:
     recipient: Any = SimpleNamespace(owner="ana", participant_in=lambda _space: "ana")
     rules, channel, files = SenderRules(0, False, None), cast("Any", None), cast("Any", None)

@@ -403,6 +403,21 @@ def test_what_is_told_of_a_shard_has_its_age(monkeypatch: pytest.MonkeyPatch) ->
     assert exchange.gateways_of(2) == ["b"]
 
 
+def test_gateways_that_are_gone_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each start has another name."""
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(served_exchange, "_MAX_GATEWAYS", 2)
+    exchange = served_exchange.ServedExchange(None, "", lambda: None)  # type: ignore[arg-type, return-value]
+    for name in "abc":
+        exchange.note(served_exchange.ServedShards(name, frozenset({1})))
+    assert exchange.sharers().keys() == {"a", "b"}
+    now = 110.0
+    exchange.note_lost("b")
+    exchange.note(served_exchange.ServedShards("c", frozenset({1})))
+    assert exchange.sharers().keys() == {"c"}
+
+
 async def test_who_was_not_reached_while_nobody_could_be_told_is_not_called_lost_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -304,8 +304,10 @@ class ClusterNode:
         """None of these gateways answers, which tell to serve this shard: it is taken over."""
         self._shard_takeover.note_unreachable(index, gateways)
 
-    async def wait_moved(self) -> None:
-        await self._exchange.wait_moved()
+    @property
+    def moved(self) -> asyncio.Event:
+        """The next time that another gateway tells something, or this one serves something else."""
+        return self._exchange.moved
 
     @property
     def served(self) -> list[Shard]:

@@ -134,9 +134,11 @@ class GatewayRelay:
                 self._waiting.add(waiting)
                 try:
                     while not self._node.serves(space):
+                        # It may be while a gateway that is gone is tried.
+                        moved = self._node.moved
                         if (opened := await self._try_open(space, head, peer, make_protocol)) is not None:
                             return opened
-                        await self._node.wait_moved()
+                        await moved.wait()
                     return None
                 finally:
                     self._waiting.discard(waiting)

@@ -66,8 +66,8 @@ class ServedExchange:
         self._changed_at = 0.0
         # Set by what others tell, and at each change of our own.
         self._news = asyncio.Event()
-        # The same for all who wait: each has the next one.
-        self._moved = asyncio.Event()
+        # The next time that another gateway tells something, or this one serves something else.
+        self.moved = asyncio.Event()
 
     async def wait_news(self, seconds: float) -> None:
         """Wait for news, for so long at most."""
@@ -75,14 +75,10 @@ class ServedExchange:
             await asyncio.wait_for(self._news.wait(), seconds)
         self._news.clear()
 
-    async def wait_moved(self) -> None:
-        """Wait until another gateway has told something, or this one serves something else."""
-        await self._moved.wait()
-
     def note_news(self) -> None:
         self._news.set()
-        self._moved.set()
-        self._moved = asyncio.Event()
+        self.moved.set()
+        self.moved = asyncio.Event()
 
     async def start(self, tasks: TaskSet) -> None:
         await self._client.subscribe(self._subject, cb=self._take)
@@ -169,6 +165,11 @@ class ServedExchange:
 
     def note(self, told: ServedShards) -> None:
         """A gateway has told this now."""
+        if told.gateway not in self._told and len(self._told) >= _MAX_GATEWAYS:
+            # Each start may have another name.
+            self._told = dict(self._fresh())
+            self._since = {name: self._since[name] for name in self._told}
+            self._lost_until.clear()
         if told.gateway in self._told or len(self._told) < _MAX_GATEWAYS:
             now = time.monotonic()
             for lost in told.lost & self._told.keys():

@@ -257,14 +257,21 @@ class PushDevices:
         return DeviceOwner(self._directory, subscription.owner, subscription.account, self._push)
 
     def _run(self, subscription: Subscription, key: VapidKey) -> None:
-        quiet, push = subscription.quiet_hours, self._push
+        push, quiet = self._push, subscription.quiet_hours
+        times = None if quiet is None else quiet.times()
+        if quiet is not None and times is None:
+            # Another machine knew it, or this one before.
+            log.warning(
+                "quiet hours are not kept: their time zone is not known here",
+                extra={"device": subscription.name, "time_zone": quiet.time_zone},
+            )
         sender = NotificationSender(
             subscription.name,
             self._owner_of(subscription),
             SenderRules(
                 after_seconds=push.after_seconds,
                 outcome_unknown=push.outcome_unknown,
-                quiet=None if quiet is None else quiet.times(),
+                quiet=times,
             ),
             self._channel(subscription, key),
             self._directory.hosts,
@@ -334,4 +341,6 @@ class PushDevices:
 
 def _unlink(files: Iterable[Path]) -> None:
     for file in files:
-        file.unlink(missing_ok=True)
+        # Without it nothing is lost, and nothing is told twice if it stays.
+        with suppress(OSError):
+            file.unlink()

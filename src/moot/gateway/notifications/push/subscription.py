@@ -32,8 +32,12 @@ class QuietPart(msgspec.Struct, frozen=True, kw_only=True):
     end: str = msgspec.field(name="to")
     time_zone: str
 
-    def times(self) -> QuietTimes:
-        return QuietTimes(self.start, self.end, ZoneInfo(self.time_zone))
+    def times(self) -> QuietTimes | None:
+        """None where this machine does not know the time zone."""
+        try:
+            return QuietTimes(self.start, self.end, ZoneInfo(self.time_zone))
+        except (ValueError, OSError, ZoneInfoNotFoundError):
+            return None
 
 
 class ProviderAccount(msgspec.Struct, frozen=True, kw_only=True):
