@@ -12,7 +12,9 @@ from moot.conformance.runner import ReceivedMessages
 from moot.protocol.dialects import mcpx
 from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.operation import Json
+from moot.space.acts import membership
 from moot.space.config import SpaceLimits
+from moot.space.space import Space
 from tests.config.former_constants import OF_THIS_TEST, without_constants
 from tests.rows import for_each_row
 
@@ -414,3 +416,15 @@ def test_no_limit_is_without_a_test() -> None:
     text = here.read_text("utf-8") + "".join((here.parent / name).read_text("utf-8") for name in others)
     names = {*SpaceLimits.__struct_fields__, *EnvelopeLimits.__struct_fields__} - {"envelope"}
     assert sorted(name for name in names if text.count(name) == 0) == []
+
+
+def test_a_space_that_begins_at_a_saved_state_finds_the_same_deadlines_due() -> None:
+    """What refers to nothing any more is not saved, and counts for nothing before either."""
+    driver = space()
+    start = driver.now
+    driver.space.note_poll("carol", start)
+    driver.space.note_poll("carol", start + 10)
+    again = Space(driver.space.state.config, saved=driver.space.save())
+    for each in (driver.space, again):
+        assert not each.is_due(start + membership.POLL_PRESENCE_SECONDS + 5)
+        assert each.is_due(start + membership.POLL_PRESENCE_SECONDS + 10)

@@ -37,6 +37,16 @@ class Deadlines:
     def next_deadline(self) -> float | None:
         return self._heap[0][0] if self._heap else None
 
+    def is_due(self, now: float) -> bool:
+        """Whether one has come that still refers to something. A space that begins at a saved state has no
+        others, and has to come to the same answer."""
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            if self._is_live(heap[0][0], *heap[0][2:]):
+                return True
+            heapq.heappop(heap)
+        return False
+
     def pop_due(self, now: float) -> list[tuple[Deadline, str]]:
         """Remove and return the deadlines that have come, earliest first. One may undo the next."""
         due = []

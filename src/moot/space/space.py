@@ -172,6 +172,10 @@ class Space:
         """When `expire` should next be called, if nothing else happens."""
         return self.state.deadlines.next_deadline()
 
+    def is_due(self, now: float) -> bool:
+        """Whether a deadline has come."""
+        return self.state.deadlines.is_due(now)
+
     def expire(self, now: float, mint: Mint) -> list[Effect]:
         """Apply deadlines: requests, proposals and grants expire, pauses end, sessions and streams close."""
         state = self.state

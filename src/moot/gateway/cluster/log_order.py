@@ -297,8 +297,8 @@ class LogOrder:
                     case "post":
                         return applier.post(start, input.raw)
                     case "expire":
-                        # Its deadlines have acted before it.
-                        pass
+                        # Its deadlines have acted before it, if there were any.
+                        self.journaled.set_timer()
                     case _:
                         if stored.input == "reload":
                             # Not while it is applied: whom it ends leaves by the log, too.
@@ -314,8 +314,7 @@ class LogOrder:
     def apply_fast(self, session: SessionId, raw: bytes) -> bool:
         """Apply an envelope that the fast path takes, with no deadline before it; False: `apply` has to."""
         now, records = self._shard.clock.latest, self.records
-        when = self.space.next_deadline()
-        if (when is not None and when <= now) or now <= self.copied_until:
+        if self.space.is_due(now) or now <= self.copied_until:
             return False
         records.is_copied, records.seed = False, self._shard.seed
         ending = records.next_ending()
@@ -331,8 +330,7 @@ class LogOrder:
 
     def expire(self, seed: bytes) -> None:
         """Let the deadlines act that have come by the log's time."""
-        when = self.space.next_deadline()
-        if when is not None and when <= self.journaled.clock():
+        if self.space.is_due(self.journaled.clock()):
             with self._applying(SeededMint(seed)):
                 self.journaled.step("expire", self.space.expire)
 

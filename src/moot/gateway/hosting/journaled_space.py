@@ -277,11 +277,12 @@ class JournaledSpace:
     def _look_ahead(self, number: int) -> None:
         """Set the timer for the next deadline, and take the snapshot that is due."""
         self._scheduled = self.space.state.deadlines.scheduled
-        self._set_timer()
+        self.set_timer()
         if number >= self.snapshot_due:
             self.save_snapshot()
 
-    def _set_timer(self) -> None:
+    def set_timer(self) -> None:
+        """Wait for the next deadline, from now on."""
         when = self.space.state.deadlines.next_deadline()
         if when == self._timer_at:
             return
@@ -300,7 +301,6 @@ class JournaledSpace:
 
     def expire_due(self) -> None:
         """Let the deadlines act that have come."""
-        when = self.space.next_deadline()
-        if when is not None and when <= self.clock():
+        if self.space.is_due(self.clock()):
             self.step("expire", self.space.expire)
-        self._set_timer()
+        self.set_timer()
