@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import httpx
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from moot.protocol.operation import Json
 from tests.console.conftest import MemberAs, NewPage, PageAs, sign_in
@@ -93,6 +94,31 @@ def test_what_was_said_meanwhile_is_fetched_and_no_gap_is_shown(gateway: Running
     expect(rows(page, "missed")).to_have_count(5)
     assert [text.split()[-1] for text in in_order(rows(page, "missed"))] == ["0", "1", "2", "3", "4"]
     expect(rows(page, "before the loss")).to_have_count(1)
+    expect(page.locator(".gap-row")).to_have_count(0)
+
+
+def test_what_a_gateway_lacks_to_which_the_space_has_moved_is_asked_for_from_where_it_says(
+    gateway: Running, page_as: PageAs
+) -> None:
+    page = page_as("watcher", "timeline", script=WATCH_SOCKETS, alone=True)
+    say(gateway, "agent", "before the loss")
+    expect(page.get_by_role("option").filter(has_text="before the loss")).to_be_visible()
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        asked.append(parse_qs(route.request.url.partition("?")[2])["since"][0])
+        if len(asked) > 1:
+            route.continue_()
+        else:
+            route.fulfill(status=410, json={"error": "gone", "next": str(float(asked[0]) + 0.5)})
+
+    page.route("**/participants/*/messages?*", answer)
+    lose(page)
+    say(gateway, "agent", "missed")
+    find(page)
+    expect(page.locator(".top .pill")).to_have_text("Live")
+    expect(rows(page, "missed")).to_have_count(1)
+    assert float(asked[1]) == float(asked[0]) + 0.5
     expect(page.locator(".gap-row")).to_have_count(0)
 
 

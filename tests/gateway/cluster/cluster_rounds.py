@@ -9,7 +9,7 @@ import random
 import signal
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -94,6 +94,8 @@ class ClusterRounds:
         self.space_of: dict[str, str] = {}
         # Of a space and a connection.
         self.received: dict[tuple[str, str], list[str]] = {}
+        # Of a space and the polls that follow each other without a gap that a gateway told of.
+        self.polled: dict[tuple[str, int], list[str]] = {}
         self.frames: list[HeardFrame] = []
         self.revoked_at: dict[str, float] = {}
         self.executed: Counter[str] = Counter()
@@ -269,6 +271,27 @@ class ClusterRounds:
                     self._note(name, seen, await client.next())
             await asyncio.sleep(_RETRY_SECONDS)
 
+    async def poll(self, space: str) -> None:
+        """Read everything by polls, each of another gateway; behind a gap that is told, begin anew."""
+        params, gaps = {"space": space}, 0
+        seen = self.polled[space, gaps] = []
+        for number in itertools.count():
+            gateway = self.gateways[NAMES[number % len(NAMES)]]
+            # The second one: as in `post`.
+            with suppress(httpx.HTTPError, AttributeError):
+                answer = await gateway.http.get(
+                    "/participants/carol/messages",
+                    params=params,
+                    headers={"Authorization": "Bearer t-carol"},
+                )
+                told = answer.json() if answer.status_code in (200, 410) else {}
+                if answer.status_code == 410:
+                    gaps += 1
+                    seen = self.polled[space, gaps] = []
+                seen += [each["id"] for each in told.get("messages", ()) if each["kind"] == "chat"]
+                params |= {"since": told["next"]} if told else {}
+            await asyncio.sleep(_RETRY_SECONDS)
+
     def _note(self, name: str, seen: list[str], message: Any) -> None:
         if isinstance(message, str | bytes):
             sender, sent_at = str(message).rpartition("#")[2].split()
@@ -299,6 +322,7 @@ class ClusterRounds:
                 asyncio.create_task(self.roaming.run(f"dave-{name}", number))
                 for number, name in enumerate(NAMES)
             ]
+            listening += [asyncio.create_task(self.poll(space)) for space in self.spaces]
             try:
                 for number in range(rounds):
                     await each_round(number)
@@ -336,6 +360,10 @@ class ClusterRounds:
             histories |= {who: seen for (where, who), seen in self.received.items() if where == space}
             for name, records in journals.items():
                 histories[f"journal of {name}"] = [each["id"] for each in records if each["kind"] == "chat"]
+            for (where, part), polled in self.polled.items():
+                if where == space and polled:
+                    histories[f"polls behind gap {part}"] = polled
+                    faults += [f"{each} in {space} was not polled" for each in _left_out(polled, order)]
             said = [each for each in self.acknowledged if self.space_of[each] == space]
             faults += [f"{each} in {space}" for each in faults_of(histories, said, whole="log")]
         # The rest is about `lab`, the first of them.
@@ -374,6 +402,13 @@ class ClusterRounds:
         )
         records = (json.loads(line) for line in lines if '"accepted"' in line)
         return [each for each in records if each.get("out") == "accepted" and "raw" in each]
+
+
+def _left_out(seen: Sequence[str], order: Sequence[str]) -> set[str]:
+    """What lies in an order between the first and the last of these, and is none of them."""
+    places = {each: place for place, each in enumerate(order)}
+    known = [places[each] for each in seen if each in places]
+    return set(order[min(known, default=0) : max(known, default=0)]) - set(seen)
 
 
 def _is_call(record: dict[str, Any]) -> bool:

@@ -161,6 +161,8 @@ def summary(
             f"{rounds.carried_out} proposals carried out once",
             f"the shard {', '.join(f'{count} times {what}' for what, count in sorted(rounds.moves.items()))}",
             f"{len(rounds.frames)} frames, the last sent {max(late, default=0):+.2f} s from a revocation",
+            f"{sum(map(len, rounds.polled.values()))} polled, "
+            f"with {len(rounds.polled) - len(rounds.spaces)} gaps that were told",
             _returns(rounds.roaming),
             f"{rounds.ended_themselves} gateways ended by themselves, {rounds.failed_starts} starts failed",
             *left_out,

@@ -179,7 +179,9 @@ async def test_what_no_gateway_has_any_more_is_told_and_never_passed_over(
         assert (status, "gap" in latest) == (200, False)
 
 
-async def test_what_was_erased_comes_back_from_no_snapshot(start: StartGateway) -> None:
+async def test_what_was_erased_comes_back_from_no_snapshot(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with bounded():
         async with start("a", **START) as a:
             for text in ("first", "secret", "last"):
@@ -192,6 +194,14 @@ async def test_what_was_erased_comes_back_from_no_snapshot(start: StartGateway) 
         async with start("a", **START) as a:
             assert texts(await poll(a, "bob"))[:2] == ["first", "last"]
             assert (await poll(a, "bob", id="c-secret"))[1]["messages"] == []
+            await next_snapshot(a)
+        # What would take too long to look for is not shown, and that is told.
+        monkeypatch.setattr(saved_history, "MAX_CHECKED_BYTES", 1_000)
+        async with start("a", **START) as a:
+            status, found = await poll(a, "bob")
+            assert (status, found["gap"]) == (200, True)
+            assert not {"first", "last"} & set(texts((status, found)))
+            assert (await poll(a, "bob", since="1"))[0] == 410
 
 
 async def test_who_polls_and_posts_while_the_space_moves_hears_each_message_once(start: StartGateway) -> None:

@@ -28,6 +28,8 @@ from moot.store.record_chain import is_erased
 MAX_BYTES: Final = 1 << 20
 # 25 hours: who comes by once a day finds what came since.
 POLLED_SECONDS: Final = 90_000.0
+# 4 MiB of the own journal, some tens of ms: what was erased behind that is not looked for.
+MAX_CHECKED_BYTES: Final = 4 << 20
 
 # Where a notice has a right: members and indexes that lead there.
 _Place = list[str | int]
@@ -136,22 +138,33 @@ def restore_history(history: MessageHistory, saved: SavedHistory, journal: Path,
     for name, at in saved.hidden_before.items():
         history.hide_before(name, at)
     entries = list(map(_load_entry, saved.entries))
-    if entries and (erased := _erased_since(journal, entries[0].at)):
-        entries = [each for each in entries if id_of(each) not in erased]
+    if entries:
+        erased, checked_since = _erased_since(journal, entries[0].at, now)
+        history.known_since = max(history.known_since, checked_since)
+        entries = [
+            each for each in entries if each.at > checked_since and not (erased and id_of(each) in erased)
+        ]
     history.stored.extend(entries)
     history.trim(sum(each.size for each in entries))
 
 
-def _erased_since(journal: Path, moment: float) -> set[str]:
-    """Of messages from then on, the ids of those that were erased here: a snapshot may still have them."""
+def _erased_since(journal: Path, moment: float, now: float) -> tuple[set[str], float]:
+    """Of messages from then on, the ids of those that were erased here, which a snapshot may still have; and
+    up to when nobody has looked, for that would take too long."""
     found: set[str] = set()
+    size, at = 0, now
     for record in records_before(journal):
         if is_erased(record.line):
             # Of a vote, the requests that were made by it.
             found |= {str(orjson.loads(each)["id"]) for each in record.made} or {record.text("id")}
-        elif 0 < recorded_time(record.line) < moment:
+        else:
+            at = recorded_time(record.line) or at
+        size += len(record.line)
+        if at < moment:
             break
-    return found
+        if size > MAX_CHECKED_BYTES:
+            return found, min(at, now)
+    return found, 0.0
 
 
 def _load_entry(saved: _SavedEntry) -> HistoryEntry:
