@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, CLIENT_ERA_KEY, LOG_LEVEL_KEY
 from moot.protocol.operation import Json
 from moot.trust.history.proposal_case import case_of
 from moot.trust.rules.conditions import Hours, Range, RangeByText, is_plain, is_same_json, read_hours
@@ -17,6 +18,7 @@ from moot.trust.rules.rule_samples import sample_call
 from tests.rows import for_each_row
 from tests.trust.histories import HOUR, START, call
 
+CLIENT: dict[str, Json] = {LOG_LEVEL_KEY: "info", CLIENT_ERA_KEY: "handshake"}
 REPORTS = Rule(
     name="reports",
     decision="approve",
@@ -73,6 +75,11 @@ def test_params_beside_the_arguments_are_nothing_that_a_rule_can_approve() -> No
         ({"traceparent": trace, "tracestate": "a=1"}, "approve"),
         ({"traceparent": "rm -rf /"}, "ask"),
         ({"traceparent": trace, "tracestate": "x" * 513}, "ask"),
+        # As `moot mcp` sends it for clients of the handshake era; the second may give the tool more.
+        (CLIENT | {CLIENT_CAPABILITIES_KEY: {}}, "approve"),
+        (CLIENT | {CLIENT_CAPABILITIES_KEY: {"elicitation": {}}}, "ask"),
+        (CLIENT | {LOG_LEVEL_KEY: "rm -rf /"}, "ask"),
+        (CLIENT | {LOG_LEVEL_KEY: ["info"]}, "ask"),
     ):
         assert evaluate([REPORTS], call(params=params | {"_meta": meta}), START).decision == decision
     assert evaluate([REPORTS], call(params={"name": "write_file", "arguments": []}), START).decision == "ask"

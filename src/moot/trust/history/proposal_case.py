@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, CLIENT_ERA_KEY, LOG_LEVEL_KEY, LOG_LEVELS
 from moot.protocol.exact_numbers import has_rounded_number
 from moot.protocol.gateway_proposal import Undo
 from moot.protocol.kinds import WIDEN_BOX
@@ -25,6 +26,7 @@ MAX_LEAF_DEPTH: Final = 8
 # W3C's trace context: version, trace, span and flags; and vendors' own text, as long as all have to carry it.
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _MAX_TRACESTATE: Final = 512
+_INPUT: Final = "input that the tool may ask its client for"
 
 Path = tuple[str, ...]
 
@@ -75,9 +77,11 @@ def case_of(
     if method in CONTEXT_PATHS and tool is None:
         unexpected_fields.append("params.name")
     meta = params.get("_meta", {})
-    # A progress token does not change what is done, nor does the trace that a call belongs to.
+    # A progress token does not change what is done, nor do the trace that a call belongs to and what
+    # `moot mcp` says of a client that cannot be asked. One that can may give a tool what no rule has seen.
     if not isinstance(meta, dict) or not all(_is_harmless(key, meta[key]) for key in meta):
-        unexpected_fields.append("params._meta")
+        can_be_asked = isinstance(meta, dict) and bool(meta.get(CLIENT_CAPABILITIES_KEY))
+        unexpected_fields.append(_INPUT if can_be_asked else "params._meta")
     if tool == WIDEN_BOX and method == "tools/call":
         # Before anything else, since the first is what people read as the reason.
         unexpected_fields.insert(0, "a wider box, about which only people decide")
@@ -91,6 +95,12 @@ def _is_harmless(key: str, value: Json) -> bool:
         return isinstance(value, str) and _TRACEPARENT.fullmatch(value) is not None
     if key == "tracestate":
         return isinstance(value, str) and len(value) <= _MAX_TRACESTATE
+    if key == LOG_LEVEL_KEY:
+        return value in LOG_LEVELS
+    if key == CLIENT_CAPABILITIES_KEY:
+        return isinstance(value, dict) and not value
+    if key == CLIENT_ERA_KEY:
+        return isinstance(value, str) and value == "handshake"
     return key == "progressToken"
 
 
