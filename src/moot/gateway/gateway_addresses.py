@@ -50,9 +50,14 @@ class GatewayAddresses:
 
     @property
     def own_origin(self) -> str:
-        """An origin that is answered, and whose name is."""
-        pages = (each for each in sorted(self.origins) if each.partition("://")[2] in self.hosts)
-        return next(pages, self.own_url)
+        """An origin that is answered, and whose name is.
+
+        Not that of the local port: other gateways call us by it, also for a moment after we were started
+        anew, and that port is another one then.
+        """
+        hosts, origins = self._config.hosts(self.port), self._config.origins(self.port)
+        pages = (each for each in sorted(origins) if each.partition("://")[2] in hosts)
+        return next(pages, f"http://{min(hosts or self.hosts)}")
 
     @property
     def hosts(self) -> frozenset[str]:

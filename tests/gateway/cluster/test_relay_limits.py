@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from moot.gateway.cluster import gateway_relay
 from moot.gateway.cluster.gateway_relay import GatewayRelay
+from moot.gateway.gateway_addresses import GatewayAddresses
 from moot.gateway.http.mounted_apps import MountedApps
 from moot.net import relay_connection
 from moot.net.http_protocol import MAX_HEADER_BYTES, MAX_HEADERS
@@ -260,6 +261,19 @@ async def test_what_is_taken_over_while_one_that_is_gone_is_tried_is_served_at_o
         monkeypatch.setattr(gateway_relay, "open_connection", connect)
         monkeypatch.setattr(node(a), "note_unreachable", lambda *_: None)
         assert (await get(a, WHERE)).status_code == 200
+
+
+def test_gateways_call_one_with_tls_the_same_after_each_start() -> None:
+    """Its port for programs of its own machine is another one each time: members were told 421."""
+    config: Any = SimpleNamespace(
+        port=8443,
+        hosts=lambda port: frozenset({f"127.0.0.1:{port}"}),
+        origins=lambda port: frozenset({f"https://127.0.0.1:{port}"}),
+    )
+    addresses = GatewayAddresses(config)
+    for local_port in (None, 40_001, 40_002):
+        addresses.local_port = local_port
+        assert addresses.own_origin == "https://127.0.0.1:8443"
 
 
 async def test_who_waited_is_answered_by_whoever_serves_the_path_by_then() -> None:
