@@ -7,8 +7,6 @@ brings to the spaces, and knows when it is cut off.
             not for unavailable_seconds         what waits is refused, and nothing new is taken
             not for stale_seconds               connections are closed: their members go elsewhere
             what cannot be mended in place      the process ends, and its next start begins at a snapshot
-
-`ShardService` begins and ends to serve one shard, `LogApplier` carries out what its log brings.
 """
 
 from __future__ import annotations
